@@ -1,5 +1,5 @@
-//! Nodes of a quorum in this process, over the specification itself: they die, stand still, forget, lose answers and have
-//! clocks of their own, as a test says, and at once.
+//! Nodes of a quorum in this process, on top of the specification itself. A test controls them directly: they die,
+//! pause, forget, lose replies and have clocks of their own.
 
 mod chair;
 
@@ -26,7 +26,7 @@ pub struct Voters {
 }
 
 impl Voters {
-    /// So many nodes, none of which rests.
+    /// Creates this many nodes. None of them is in quarantine.
     #[must_use]
     pub fn new(count: usize, max_lease_ms: u64, world: Arc<dyn World>) -> Self {
         let nodes = (0..count).map(|number| Arc::new(Voter::new(number, Arc::clone(&world)))).collect();
@@ -36,29 +36,29 @@ impl Voters {
         voters
     }
 
-    /// The store of a client of its own.
+    /// Returns a store for a new client.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
         Arc::new(QuorumStore::new(self.seats(), self.max_lease_ms, Arc::clone(&self.world)))
     }
 
-    /// The nodes as a client has them, for a test that puts something between the two.
+    /// Returns the nodes in the form that a client uses, for a test that puts something in between.
     #[must_use]
     pub fn seats(&self) -> Vec<Arc<dyn Node>> {
         self.nodes.iter().map(|node| Arc::new(Seat(Arc::clone(node))) as Arc<dyn Node>).collect()
     }
 }
 
-/// How a node behaves.
+/// The behavior of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// It answers.
+    /// It replies.
     Answers,
-    /// It carries out what it is asked, and the answers are lost.
+    /// It carries out requests, and the replies are lost.
     Mute,
-    /// It stands still: what is asked of it is carried out when it goes on.
+    /// It is paused: requests are carried out when it resumes.
     Stopped,
-    /// Nobody listens there.
+    /// No connection is possible.
     Dead,
 }
 
@@ -68,16 +68,16 @@ pub struct Voter {
     world: Arc<dyn World>,
     shelf: Mutex<Shelf>,
     mood: watch::Sender<Mood>,
-    /// How often it was asked for a vote.
+    /// The number of requests for a vote.
     asked: AtomicU64,
 }
 
-/// To an inbox, in order: what is said here is heard on the runtime of whoever attached it.
-type Wire = mpsc::UnboundedSender<(Name, Bell)>;
+/// The way to an inbox, in order: messages are delivered on the runtime that attached the inbox.
+type InboxSender = mpsc::UnboundedSender<(Name, Bell)>;
 
 struct Shelf {
     records: HashMap<Name, Record>,
-    inboxes: HashMap<SessionId, (u64, Wire)>,
+    inboxes: HashMap<SessionId, (u64, InboxSender)>,
     marker: Option<Marker>,
     runs: u64,
     links: u64,
@@ -97,15 +97,15 @@ impl Voter {
         }
     }
 
-    /// From now on it behaves like this. What dies loses its connections, and nothing else.
+    /// Changes the behavior from now on. A node that dies loses its connections, and nothing else.
     pub fn be(&self, mood: Mood) {
         self.mood.send_replace(mood);
         if mood == Mood::Dead {
-            self.hang_up();
+            self.drop_connections();
         }
     }
 
-    /// It restarts, with nothing of what it knew, and answers.
+    /// Restarts the node without its state. It then replies.
     pub fn restart_empty(&self) {
         self.restart();
         let mut shelf = self.shelf();
@@ -113,67 +113,67 @@ impl Voter {
         shelf.marker = None;
     }
 
-    /// It restarts, with all that it knew, and answers.
+    /// Restarts the node with its state. It then replies.
     pub fn restart(&self) {
         self.be(Mood::Dead);
         self.shelf().runs += 1;
         self.be(Mood::Answers);
     }
 
-    /// It loses everything, and its connections live on.
+    /// Deletes the state of the node; its connections stay open.
     pub fn flush(&self) {
         let mut shelf = self.shelf();
         shelf.records.clear();
         shelf.marker = None;
     }
 
-    /// It is not to rest any longer.
+    /// Ends the quarantine of the node.
     pub fn begin_now(&self, charter: Charter) {
         let mut shelf = self.shelf();
         let run = self.run(&shelf);
         shelf.marker = Some(begin(charter, &run, true));
     }
 
-    /// Its clock is set by so much.
+    /// Shifts the clock of the node.
     pub fn set_clock(&self, by_us: i64) {
         self.shelf().ahead_us += by_us;
     }
 
-    /// What it knows of a name.
+    /// Returns the node's record of a name.
     #[must_use]
     pub fn record(&self, name: &str) -> Record {
         let name = Name::new(name).expect("a name");
         self.shelf().records.get(&name).cloned().unwrap_or_default()
     }
 
-    /// What it says to somebody whom no store knows.
+    /// Carries out a request of a client that no store knows, and returns the vote.
     ///
     /// # Panics
-    /// When it abstains.
+    /// When the node abstains.
     pub fn ask(&self, name: &str, request: &Request) -> Vote {
-        let marker = self.shelf().marker.clone().expect("it was greeted");
+        let marker = self.shelf().marker.clone().expect("a client has connected to the node");
         self.carry_out(&Name::new(name).expect("a name"), request, &marker).expect("it votes")
     }
 
-    /// Its marker, if it has one.
+    /// Returns its marker, if it has one.
     #[must_use]
     pub fn marker(&self) -> Option<Marker> {
         self.shelf().marker.clone()
     }
 
-    /// How often it was asked for a vote.
+    /// Returns the number of requests for a vote.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Its clock.
+    /// Returns its clock.
     #[must_use]
     pub fn clock_us(&self) -> u64 {
         self.now_us(&self.shelf())
     }
 
-    fn hang_up(&self) {
+    fn drop_connections(&self) {
         self.shelf().inboxes.clear();
     }
 
@@ -202,12 +202,12 @@ impl Voter {
         }
         let Shelf { records, inboxes, .. } = &mut *shelf;
         let env = Env { wall_us: now_us, lease_us: now_us, attached: &|session| inboxes.contains_key(&session) };
-        let (said, bells) = vote(records.entry(name.clone()).or_default(), &env, request);
+        let (reply, bells) = vote(records.entry(name.clone()).or_default(), &env, request);
         for bell in bells {
-            // Nobody there: it is lost.
-            let _heard = inboxes.get(&bell.to).map(|(_, wire)| wire.send((name.clone(), bell)));
+            // Without an inbox the message is lost.
+            let _lost = inboxes.get(&bell.to).map(|(_, sender)| sender.send((name.clone(), bell)));
         }
-        Ok(said)
+        Ok(reply)
     }
 }
 
@@ -225,7 +225,7 @@ impl Node for Seat {
     fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>> {
         let voter = Arc::clone(&self.0);
         Box::pin(async move {
-            answers(&voter).await.map_err(|()| error(ErrorKind::Unreachable, "connection refused"))?;
+            wait_for_reply(&voter).await.map_err(|()| error(ErrorKind::Unreachable, "connection refused"))?;
             let mut shelf = voter.shelf();
             let (run, now_us) = (voter.run(&shelf), voter.now_us(&shelf));
             let marker = enter(shelf.marker.as_ref(), charter, &run, true, now_us)
@@ -235,7 +235,7 @@ impl Node for Seat {
             let number = shelf.links;
             drop(shelf);
             let is_closed = AtomicBool::new(false);
-            Ok(Arc::new(Line { voter, marker, run, number, is_closed, attached: Mutex::default() })
+            Ok(Arc::new(VoterLink { voter, marker, run, number, is_closed, attached: Mutex::default() })
                 as Arc<dyn NodeLink>)
         })
     }
@@ -243,21 +243,21 @@ impl Node for Seat {
     fn prepare(&self, charter: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>> {
         let voter = Arc::clone(&self.0);
         Box::pin(async move {
-            answers(&voter).await.map_err(|()| error(ErrorKind::Unreachable, "connection refused"))?;
+            wait_for_reply(&voter).await.map_err(|()| error(ErrorKind::Unreachable, "connection refused"))?;
             Ok(Arc::new(Chair::of(voter, charter)) as Arc<dyn Candidate>)
         })
     }
 }
 
-/// Until it answers; an error if it is dead.
-async fn answers(voter: &Voter) -> Result<(), ()> {
+/// Waits until the node replies. Returns an error if it is dead.
+async fn wait_for_reply(voter: &Voter) -> Result<(), ()> {
     let mut mood = voter.mood.subscribe();
     let is_decided = |mood: &Mood| matches!(mood, Mood::Answers | Mood::Mute | Mood::Dead);
     let mood = *mood.wait_for(is_decided).await.map_err(|_| ())?;
     if mood == Mood::Dead { Err(()) } else { Ok(()) }
 }
 
-struct Line {
+struct VoterLink {
     voter: Arc<Voter>,
     marker: Marker,
     run: String,
@@ -266,9 +266,10 @@ struct Line {
     attached: Mutex<Option<SessionId>>,
 }
 
-impl Line {
-    /// Runs it where it stands if the node answers, so that what is polled is carried out in order.
-    fn asked<T: Send + 'static>(
+impl VoterLink {
+    /// Runs the work at once if the node replies, so that requests are carried out in the order in which they are
+    /// polled.
+    fn run_on_node<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Voter, &Marker) -> T + Send + 'static,
     ) -> Pending<Result<T, Error>> {
@@ -277,28 +278,28 @@ impl Line {
         Box::pin(async move {
             let broke =
                 |voter: &Voter| is_closed || *voter.mood.borrow() == Mood::Dead || voter.run(&voter.shelf()) != run;
-            if broke(&voter) || answers(&voter).await.is_err() || broke(&voter) {
+            if broke(&voter) || wait_for_reply(&voter).await.is_err() || broke(&voter) {
                 return Err(gone());
             }
-            let said = work(&voter, &marker);
+            let reply = work(&voter, &marker);
             if *voter.mood.borrow() == Mood::Mute {
                 pending::<()>().await;
             }
-            Ok(said)
+            Ok(reply)
         })
     }
 }
 
-impl NodeLink for Line {
+impl NodeLink for VoterLink {
     fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
         let (name, request) = (name.clone(), request.clone());
-        let asked = self.asked(move |voter, marker| voter.carry_out(&name, &request, marker));
+        let asked = self.run_on_node(move |voter, marker| voter.carry_out(&name, &request, marker));
         Box::pin(async move { asked.await.unwrap_or_else(|error| Err(NoVote::Fault(Fault::Gone(error)))) })
     }
 
     fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
         let (batch, count) = (batch.to_vec(), batch.len());
-        let asked = self.asked(move |voter, marker| {
+        let asked = self.run_on_node(move |voter, marker| {
             let each = batch.into_iter();
             each.map(|(name, renewal)| voter.carry_out(&name, &Request::Renew(renewal), marker)).collect()
         });
@@ -309,18 +310,18 @@ impl NodeLink for Line {
     }
 
     fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
-        let asked = self.asked(|voter, _| voter.shelf().records.keys().cloned().collect::<Vec<_>>());
+        let asked = self.run_on_node(|voter, _| voter.shelf().records.keys().cloned().collect::<Vec<_>>());
         Box::pin(async move { asked.await.map(|names| (names, 0)).map_err(Fault::Gone) })
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         *self.attached.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
         let number = self.number;
-        let asked = self.asked(move |voter, _| {
-            let (wire, mut said) = mpsc::unbounded_channel();
-            voter.shelf().inboxes.insert(session, (number, wire));
+        let asked = self.run_on_node(move |voter, _| {
+            let (sender, mut bells) = mpsc::unbounded_channel();
+            voter.shelf().inboxes.insert(session, (number, sender));
             tokio::spawn(async move {
-                while let Some((name, bell)) = said.recv().await {
+                while let Some((name, bell)) = bells.recv().await {
                     inbox(NodeMessage::Bell(name, bell));
                 }
                 inbox(NodeMessage::Detached);
@@ -342,7 +343,7 @@ impl NodeLink for Line {
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
-        let asked = self.asked(|voter, _| voter.clock_us());
+        let asked = self.run_on_node(|voter, _| voter.clock_us());
         Box::pin(async move { asked.await.map_err(Fault::Gone) })
     }
 
@@ -368,7 +369,7 @@ impl NodeLink for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for VoterLink {
     fn drop(&mut self) {
         self.close();
     }

@@ -1,8 +1,8 @@
-//! What has to go well while no store is broken: in the calm second of a round, and while a fault that comes alone does
-//! nothing to the store.
+//! The promises that are judged while no store is broken: in the calm second of a round, and while a fault that comes
+//! alone does nothing to the store.
 //!
 //! - A call returns in time and does not fail, on each runtime that its program does not block: [`Call`].
-//! - A holder that is revoked or dead is followed in time, where somebody waits: [`Follow`].
+//! - A holder that is revoked or dead has a successor in time, if another client waits: [`Follow`].
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use leasehold_testkit::history::Event;
 
 use super::notes::Call;
 
-/// Added to every bound: two processors run all clients and other work.
+/// The extra time for every bound: two processors run all clients and other work.
 pub(crate) const SLACK: Duration = Duration::from_secs(1);
 
-/// When no store was broken, and what had to happen then.
+/// The times when no store was broken, and the promises for these times.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calm {
     pub(crate) times: Vec<(u64, u64)>,
     pub(crate) follows: Vec<Follow>,
 }
 
-/// Another client has to hold this name.
+/// The promise that another client gets this name.
 #[derive(Clone, Debug)]
 pub(crate) struct Follow {
     pub(crate) name: String,
-    /// Behind whom, and why.
+    /// The holder before it, and the reason why its grant ends.
     pub(crate) behind: String,
     pub(crate) why: String,
     pub(crate) from_us: u64,
-    /// As the documents promise it.
+    /// The deadline, as documented.
     pub(crate) by_us: u64,
 }
 
-/// What the calm times showed.
+/// The result of the calm times.
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) violations: Vec<String>,
     /// How many calls were judged.
     pub(crate) calls: u64,
-    /// By how much the longest of them took longer than its caller had said that it would wait.
+    /// The longest time by which a call outlasted the wait that its caller had requested.
     pub(crate) longest_us: u64,
 }
 
@@ -63,10 +63,10 @@ impl Call {
     fn judge(&self) -> Option<String> {
         let Self { client, what, began_us, ended_us, within_us, error, .. } = self;
         let (took_us, most_us) = (ended_us - began_us, within_us + us(SLACK));
-        let call = format!("{client}: where no store was broken, at {began_us} µs, {what}");
+        let call = format!("{client}: while no store was broken, at {began_us} µs, {what}");
         match error {
             Some(error) => Some(format!("{call} failed with {error} after {took_us} µs")),
-            None if took_us > most_us => Some(format!("{call} took {took_us} µs, of {most_us} µs at most")),
+            None if took_us > most_us => Some(format!("{call} took {took_us} µs; the limit is {most_us} µs")),
             None => None,
         }
     }
@@ -88,11 +88,11 @@ impl Follow {
         if followed_us.is_some_and(|at_us| at_us <= by_us) {
             return None;
         }
-        let next = followed_us.map_or("has not come".into(), |at_us| format!("came after {} µs", at_us - self.from_us));
+        let next = followed_us.map_or("did not come".into(), |at_us| format!("came after {} µs", at_us - self.from_us));
         let Self { name, behind, why, from_us, .. } = self;
         let most_us = by_us - from_us;
         let what = format!("{behind} held {name} and was {why} at {from_us} µs");
-        Some(format!("{what}: the next grant {next}, {most_us} µs are allowed"))
+        Some(format!("{what}: the next grant {next}, the limit is {most_us} µs"))
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_judged_where_no_store_was_broken() {
+    fn calls_are_judged_while_no_store_is_broken() {
         let calm = Calm { times: vec![(100, 200), (10_000_000, 20_000_000)], follows: vec![] };
         let shown = |calls: &[Call]| {
             let shown = calm.judge(calls, &[]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_else_has_to_follow_in_time() {
+    fn another_client_must_follow_in_time() {
         let follow = Follow { name: "n".into(), behind: "c1.1".into(), why: "killed".into(), from_us: 50, by_us: 100 };
         let granted = |client: &str, granted_us| Event::Granted {
             name: "n".into(),

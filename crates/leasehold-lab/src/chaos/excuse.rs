@@ -1,20 +1,21 @@
-//! What a fault breaks by its nature, and until when. Everything else that breaks is a violation.
+//! The promises that a fault breaks by its nature, and until when. Any other broken promise is a violation.
 //!
-//! | fault | what it breaks | for how long |
+//! | fault | it breaks | for how long |
 //! |---|---|---|
 //! | restart, flush or failover that loses writes | exclusion | until the leases that were granted before would have ended |
-//! | the server's clock is set forward | exclusion | the same, and for as long as the word of it can be held up on its way: a grant that is pushed meanwhile is placed in time by the old clock |
-//! | the same two | the order of tokens | for as long as a client hands on inside itself without an answer |
-//! | lost records, and a clock that is behind what it showed when they were lost | the order of tokens | until it has caught up |
-//! | revocation (one name alone) | exclusion | until the lease would have ended: the client says so itself |
-//! | a client that is stopped, slow or killed between its look and the end of a write | writes without a fence | that write alone: the client says so itself |
+//! | the server's clock is set forward | exclusion | the same, and for as long as the replies with the new clock can be delayed: a grant that is pushed meanwhile is dated by the old clock |
+//! | the same two | the order of tokens | for as long as a client hands the lease over locally without a reply |
+//! | lost records, and a clock that is behind the time at which they were lost | the order of tokens | until it has caught up |
+//! | revocation (one name alone) | exclusion | until the lease would have ended: the client records it |
+//! | a client that is stopped, slow or killed between its check and the end of a write | writes without a fence | that write alone: the client records it |
 //!
-//! A quorum has no excuse but the last two: a node that has lost something rests, and rests for as long as matters, so that
-//! neither exclusion nor the order of tokens is lost with it, also when most of the nodes forget at once. (Its clocks are
-//! not set: see `quorum.rs`.) Who is first served nothing promises there, and nothing judges here.
+//! A quorum has only the last two excuses: a node that has lost something is in quarantine for as long as the loss
+//! matters. So neither exclusion nor the order of tokens is lost, even when most of the nodes forget at once. (Their
+//! clocks are not set: see `quorum.rs`.) A quorum does not promise which waiter is served first, and the lab does not
+//! judge it.
 //!
 //! Nothing else has an excuse: no cut, no pause, no late or lost message, no crash of a server that flushes before it
-//! answers, no dead client. And no fault at all excuses the fenced register.
+//! replies, no dead client. And no fault at all excuses the fenced register.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,7 +27,7 @@ use leasehold_testkit::history::{Event, Promise};
 use super::names::Class;
 use super::options::Store;
 
-/// A declared time in which a promise does not hold, for every name.
+/// A declared time during which a promise does not hold, for every name.
 #[derive(Clone, Copy, Debug)]
 struct Excuse {
     breaks: Promise,
@@ -38,45 +39,46 @@ struct Excuse {
 
 #[derive(Clone, Copy, Debug)]
 enum Tail {
-    /// And for the longest lease of the name.
+    /// The excuse continues for the longest lease of the name.
     Lease,
     None,
 }
 
-/// The longest stall, and some latency.
-const HELD_UP_US: u64 = 4_000_000;
+/// The longest stall, plus some latency.
+const DELAY_US: u64 = 4_000_000;
 
-/// For so long at most a client hands on inside itself without an answer from its store (P20), and half a second for the
-/// machine.
-const UNHEARD_US: u64 = RUN_SILENT_US + 500_000;
+/// The longest time for which a client hands over locally without a reply from its store (P20), plus half a second for
+/// the machine.
+const SILENT_RUN_US: u64 = RUN_SILENT_US + 500_000;
 
-/// What was declared. Clones share it.
+/// The declared excuses. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Excuses(Arc<Mutex<Vec<Excuse>>>);
 
 impl Excuses {
-    /// At some time between these, leases were lost or shortened that were granted before.
+    /// Declares that leases granted before were lost or shortened at some time between these.
     pub(crate) fn leases(&self, from_us: u64, to_us: u64, why: &'static str) {
         self.add(Excuse { breaks: Promise::Exclusion, from_us, to_us, tail: Tail::Lease, why });
     }
 
-    /// At this time the clock was set forward.
+    /// Declares that the clock was set forward at this time.
     pub(crate) fn clock(&self, from_us: u64) {
-        let to_us = boottime_us() + HELD_UP_US;
+        let to_us = boottime_us() + DELAY_US;
         let why = "the server's clock was set forward";
         self.add(Excuse { breaks: Promise::Exclusion, from_us, to_us, tail: Tail::Lease, why });
         self.handed_on(from_us);
     }
 
-    /// Grants have ended at the server since `from_us`, and their clients do not know: what they hand on inside themselves
-    /// has older tokens than the next holder.
+    /// Declares that grants have ended at the server since `from_us` without the knowledge of their clients: the tokens
+    /// of their local hand-overs are older than the token of the next holder.
     fn handed_on(&self, from_us: u64) {
-        let to_us = boottime_us() + UNHEARD_US;
-        let why = "a lease that the server has ended is handed on inside its client";
+        let to_us = boottime_us() + SILENT_RUN_US;
+        let why = "a client hands a lease over locally that the server has ended";
         self.add(Excuse { breaks: Promise::Tokens, from_us, to_us, tail: Tail::None, why });
     }
 
-    /// Records were lost, or the clock was set back after that: what it shows until it has caught up gives no order.
+    /// Declares that records were lost, or that the clock was set back after that: until it has caught up, it gives no
+    /// order.
     pub(crate) fn tokens(&self, from_us: u64, clock: &ClockLog) {
         let behind = clock.behind();
         if behind.is_zero() {
@@ -87,7 +89,7 @@ impl Excuses {
         self.add(Excuse { breaks: Promise::Tokens, from_us, to_us, tail: Tail::None, why });
     }
 
-    /// Grants were lost at some time since `from_us`, and the tokens with them.
+    /// Declares that grants and their tokens were lost at some time since `from_us`.
     pub(crate) fn lost(&self, from_us: u64, clock: &ClockLog, why: &'static str) {
         self.leases(from_us, boottime_us(), why);
         self.handed_on(from_us);
@@ -95,7 +97,7 @@ impl Excuses {
         self.tokens(from_us, clock);
     }
 
-    /// As the checker wants them, for these names.
+    /// Returns the excuses for these names, in the checker's form.
     pub(crate) fn events<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Vec<Event> {
         let excuses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |name: &'a String| {
@@ -121,10 +123,10 @@ impl Excuse {
     }
 }
 
-/// What a server's clock has shown, and what was lost of it. Clones share it.
+/// The times that a server's clock has shown, and the time at which records were lost. Clones share it.
 ///
-/// Tokens are made from the clock and the last one that is remembered. Where a record was lost while the clock showed T,
-/// and the clock shows less than T, now or after it was set back later, there is nothing left to make them rise.
+/// Tokens are made from the clock and the last token that is remembered. If a record was lost while the clock showed T,
+/// and the clock shows less than T, now or after it was set back later, then nothing makes tokens increase.
 #[derive(Clone, Debug)]
 pub(crate) struct ClockLog(Arc<Mutex<Shown>>);
 
@@ -132,7 +134,7 @@ pub(crate) struct ClockLog(Arc<Mutex<Shown>>);
 struct Shown {
     shift_us: i64,
     peak_us: i64,
-    /// The latest that it had shown when records were lost.
+    /// The latest time that it had shown when records were lost.
     lost_us: i64,
 }
 
@@ -141,25 +143,25 @@ impl ClockLog {
         Self(Arc::new(Mutex::new(Shown { shift_us: 0, peak_us: i64::MIN, lost_us: i64::MIN })))
     }
 
-    /// How far it is ahead of the machine's.
+    /// Returns how far it is ahead of the machine's clock.
     pub(crate) fn shift_us(&self) -> i64 {
         self.shown().shift_us
     }
 
-    /// It is about to be set.
+    /// Records that the clock is about to be set.
     pub(crate) fn set(&self, shift_us: i64) {
         let mut shown = self.shown();
         shown.peak_us = shown.peak_us.max(wall_us() + shown.shift_us);
         shown.shift_us = shift_us;
     }
 
-    /// Records were lost until now.
+    /// Records that data was lost until now.
     pub(crate) fn lose(&self) {
         let mut shown = self.shown();
         shown.lost_us = shown.peak_us.max(wall_us() + shown.shift_us);
     }
 
-    /// For how long it shows what it had shown when records were lost.
+    /// Returns for how long the clock will show times that it had shown before records were lost.
     pub(crate) fn behind(&self) -> Duration {
         let shown = self.shown();
         let behind_us = shown.lost_us.saturating_sub(wall_us() + shown.shift_us).max(0);
@@ -188,7 +190,7 @@ mod tests {
         clock.set(17_000_000);
         assert_eq!(behind_s(), 0.0, "nothing was lost");
         clock.lose();
-        assert_eq!(behind_s(), 3.0, "the latest, not the last");
+        assert_eq!(behind_s(), 3.0, "the latest time, not the most recent one");
         clock.set(40_000_000);
         assert_eq!(behind_s(), 0.0);
         clock.set(10_000_000);
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn leases_are_excused_for_as_long_as_those_of_the_name_are() {
+    fn an_excuse_for_leases_lasts_for_the_longest_lease_of_the_name() {
         let excuses = Excuses::default();
         excuses.leases(100, 200, "flushed");
         let events = excuses.events(&["r1.warm2".to_owned(), "r1.cold2".to_owned()]);

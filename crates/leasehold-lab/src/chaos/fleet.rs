@@ -1,4 +1,4 @@
-//! The client processes: started, killed, stopped, and asked what became of them.
+//! The client processes: starts, kills and stops them, and collects their results.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -14,23 +14,23 @@ use super::names::Names;
 use super::process::{CLIENT, us};
 use leasehold_testkit::Random;
 
-/// How many clients are behind the faulty proxy, and how many are not.
+/// The number of clients behind the faulty proxy, and of the others.
 pub(crate) const PROXIED: usize = 5;
 pub(crate) const DIRECT: usize = 2;
 pub(crate) const CLIENTS: usize = PROXIED + DIRECT;
 
-/// Whether the client in this place is never killed: one behind the faulty proxy, and one that is not. What such a client
-/// has it gives back, so that its locks are free soon after a healing, however long their leases are.
+/// Whether the client in this slot is never killed: one behind the faulty proxy, and one that is not. Such a client
+/// releases all its locks, so they are free soon after the repair, however long their leases are.
 pub(crate) fn is_keeper(slot: usize) -> bool {
     slot == 0 || slot == PROXIED
 }
 
-/// Whether a client that calls itself so is one.
+/// Whether the client with this label is never killed.
 pub(crate) fn is_keepers_label(label: &str) -> bool {
     slot_of(label).is_some_and(is_keeper)
 }
 
-/// The place of a client, by what it calls itself.
+/// Returns the slot of the client with this label.
 pub(crate) fn slot_of(label: &str) -> Option<usize> {
     label.strip_prefix('c').and_then(|label| label.split('.').next()?.parse().ok())
 }
@@ -43,7 +43,7 @@ pub(crate) struct Fleet {
     shift: Option<Shift>,
 }
 
-/// What the clients work on.
+/// The work of the clients in a round.
 #[derive(Clone, Debug)]
 struct Shift {
     names: Names,
@@ -51,12 +51,12 @@ struct Shift {
     dir: PathBuf,
 }
 
-/// A client's place, and the process that has it now.
+/// A client's slot, and its current process.
 #[derive(Debug)]
 struct Slot {
     number: usize,
     url: String,
-    /// How many processes have had the place.
+    /// How many processes this slot has had.
     incarnation: u64,
     process: Option<Process>,
 }
@@ -69,23 +69,23 @@ struct Process {
     is_stopped: bool,
 }
 
-/// Says that a process is meant, and not the one that has its place now.
+/// Identifies a process, and not another one that has its slot now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Who {
     pub(crate) slot: usize,
     incarnation: u64,
 }
 
-/// What a round's end showed.
+/// The results of the clients at the end of a round.
 #[derive(Debug, Default)]
 pub(crate) struct Drained {
-    /// Who did not come to an end, in words.
+    /// Descriptions of the tasks that did not end.
     pub(crate) stuck: Vec<String>,
-    /// What clients complained about.
+    /// Complaints of the clients.
     pub(crate) odd: Vec<String>,
-    /// Which faults struck inside of the clients.
+    /// The faults that struck inside the clients.
     pub(crate) struck: Vec<String>,
-    /// What happened to the clients, and how often.
+    /// Events of the clients, with their counts.
     pub(crate) tallies: Vec<(String, u64)>,
 }
 
@@ -101,7 +101,7 @@ impl Fleet {
         fleet
     }
 
-    /// Has everybody work, and write histories into this directory.
+    /// Orders all clients to work, and to write histories into this directory.
     pub(crate) fn begin(&mut self, names: Names, seed: u64, dir: &Path) {
         self.shift = Some(Shift { names, random: Random::new(seed), dir: dir.to_owned() });
         for slot in 0..self.slots.len() {
@@ -109,32 +109,32 @@ impl Fleet {
         }
     }
 
-    /// A process in this place that runs.
+    /// Returns the process in this slot, if it runs.
     pub(crate) fn running(&self, slot: usize) -> Option<Who> {
         let place = self.slots.get(slot)?;
         let process = place.process.as_ref()?;
         (!process.is_stopped).then_some(Who { slot, incarnation: place.incarnation })
     }
 
-    /// What the process in this place calls itself.
+    /// Returns the label of the process in this slot.
     pub(crate) fn label(&self, slot: usize) -> String {
         self.slots[slot].label()
     }
 
-    /// The running process that calls itself so.
+    /// Returns the running process with this label.
     pub(crate) fn labelled(&self, label: &str) -> Option<Who> {
         let slot = self.slots.iter().position(|slot| slot.label() == label)?;
         self.running(slot)
     }
 
-    /// Kills it, and returns when it is gone: with what it called itself.
+    /// Kills a process and waits until it is gone. Returns its label.
     pub(crate) fn kill(&mut self, who: Who) -> Option<String> {
         let slot = self.of(who)?;
         slot.process.take()?.end();
         Some(slot.label())
     }
 
-    /// Starts another process in this place, unless there is one.
+    /// Starts another process in this slot, unless it has one.
     pub(crate) fn revive(&mut self, slot: usize) {
         if self.slots[slot].process.is_none() {
             let registers = self.registers;
@@ -143,34 +143,34 @@ impl Fleet {
         }
     }
 
-    /// Has it do something at once.
-    pub(crate) fn tell(&mut self, who: Who, order: &str) {
+    /// Sends an order to a process.
+    pub(crate) fn send(&mut self, who: Who, order: &str) {
         if let Some(slot) = self.of(who) {
-            slot.tell(order);
+            slot.send(order);
         }
     }
 
-    /// Freezes it.
+    /// Stops a process (SIGSTOP).
     pub(crate) fn stop(&mut self, who: Who) {
         self.signal(who, Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Resumes a process (SIGCONT).
     pub(crate) fn cont(&mut self, who: Who) {
         self.signal(who, Signal::CONT);
     }
 
-    /// Ends the round: everybody has to get what it waits for, or to hear why not, within this time.
+    /// Ends the round: within this time every task must get its lock or an error.
     pub(crate) fn drain(&mut self, within: Duration) -> Drained {
         self.shift = None;
         let mut drained = Drained::default();
         for slot in &mut self.slots {
-            slot.tell(&format!("drain {}", within.as_millis()));
+            slot.send(&format!("drain {}", within.as_millis()));
         }
-        // A client that says nothing at all gets some more than one that has stuck tasks.
+        // A silent client gets more time than a client that reports stuck tasks.
         let deadline = Instant::now() + within + Duration::from_secs(5);
         for slot in &mut self.slots {
-            slot.hear_out(deadline, &mut drained);
+            slot.collect(deadline, &mut drained);
         }
         drained
     }
@@ -179,7 +179,7 @@ impl Fleet {
         let Some(shift) = &mut self.shift else { return };
         let (Names { round, epoch }, seed) = (shift.names, shift.random.number());
         let file = shift.dir.join(format!("{}.jsonl", self.slots[slot].label()));
-        self.slots[slot].tell(&format!("round {round} {epoch} {seed} {}", file.display()));
+        self.slots[slot].send(&format!("round {round} {epoch} {seed} {}", file.display()));
     }
 
     fn of(&mut self, who: Who) -> Option<&mut Slot> {
@@ -210,10 +210,10 @@ impl Slot {
             .expect("the lab can start itself");
         let orders = child.stdin.take().expect("it is piped");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
+                if sender.send(line).is_err() {
                     break;
                 }
             }
@@ -221,14 +221,14 @@ impl Slot {
         self.process = Some(Process { child, orders, lines, is_stopped: false });
     }
 
-    /// A process that has died by itself is noticed when it is heard out.
-    fn tell(&mut self, order: &str) {
+    /// Sends an order. A process that has died is noticed later, by `collect`.
+    fn send(&mut self, order: &str) {
         if let Some(process) = &mut self.process {
             let _noticed_later = writeln!(process.orders, "{order}");
         }
     }
 
-    fn hear_out(&mut self, deadline: Instant, drained: &mut Drained) {
+    fn collect(&mut self, deadline: Instant, drained: &mut Drained) {
         let label = self.label();
         let Some(process) = &mut self.process else { return };
         loop {
@@ -241,7 +241,7 @@ impl Slot {
                         return drained.tallies.extend(tally);
                     }
                     Some(("struck", kind)) => drained.struck.push(kind.to_owned()),
-                    Some(("stuck", who)) => drained.stuck.push(format!("{who} (client task, what, name, since µs)")),
+                    Some(("stuck", task)) => drained.stuck.push(format!("{task} (client task, call, name, since µs)")),
                     _ => drained.odd.push(format!("{label} says {line:?}")),
                 },
                 Err(RecvTimeoutError::Timeout) => return drained.stuck.push(format!("{label} says nothing")),

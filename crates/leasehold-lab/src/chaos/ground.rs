@@ -1,4 +1,4 @@
-//! What the clients lock on: a Redis, a quorum of five, or a directory of this host.
+//! The store that the clients use: a Redis, a quorum of five, or a directory of this host.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use super::fleet::CLIENTS;
 use super::node::Node;
 use super::options::Store;
 use super::plan::Epoch;
-use super::quorum::{Quorum, Rests};
+use super::quorum::{Quarantines, Quorum};
 use super::redis::Redis;
 
-/// What the clients lock on.
+/// The store that the clients use.
 pub(crate) enum Ground {
     Redis(Redis),
     Quorum(Quorum),
     Directory(TempDir),
 }
 
-/// What it comes to when a server has lost what it had granted.
+/// The effect of a server's loss of its grants.
 #[derive(Clone)]
 pub(crate) enum Losses {
-    /// Leases and the order of tokens, of one Redis: excused for a while.
+    /// One Redis loses leases and the order of tokens, which is excused for a while.
     Excused(Excuses, ClockLog),
-    /// Nothing but time: a node of a quorum rests.
-    Rested(Rests),
+    /// A quorum loses only time: the node is in quarantine.
+    Quarantined(Quarantines),
 }
 
 impl Ground {
@@ -46,7 +46,7 @@ impl Ground {
         }
     }
 
-    /// By which way each client comes.
+    /// Returns the URL of each client.
     pub(crate) fn urls(&self) -> Vec<String> {
         match self {
             Self::Redis(redis) => redis.urls(),
@@ -55,7 +55,7 @@ impl Ground {
         }
     }
 
-    /// By which way the lab itself looks.
+    /// Returns the URL for the lab's own checks.
     pub(crate) fn calm_url(&self) -> String {
         match self {
             Self::Redis(redis) => redis.calm_url(),
@@ -64,7 +64,7 @@ impl Ground {
         }
     }
 
-    /// The servers that there are.
+    /// Returns the servers of the store.
     pub(crate) fn nodes(&self) -> &[Node] {
         match self {
             Self::Redis(redis) => std::slice::from_ref(&redis.node),
@@ -73,7 +73,7 @@ impl Ground {
         }
     }
 
-    /// For faults of a server, which are planned for nothing else.
+    /// Returns a server, for faults that strike servers.
     pub(crate) fn node(&mut self, at: usize) -> &mut Node {
         match self {
             Self::Redis(redis) => &mut redis.node,
@@ -82,7 +82,7 @@ impl Ground {
         }
     }
 
-    /// For faults of a Redis alone.
+    /// Returns the Redis, for faults that strike only a single Redis.
     pub(crate) fn redis(&mut self) -> &mut Redis {
         match self {
             Self::Redis(redis) => redis,
@@ -93,38 +93,38 @@ impl Ground {
     pub(crate) fn losses(&self, excuses: &Excuses) -> Losses {
         match self {
             Self::Redis(redis) => Losses::Excused(excuses.clone(), redis.clock.clone()),
-            Self::Quorum(quorum) => Losses::Rested(quorum.rests.clone()),
+            Self::Quorum(quorum) => Losses::Quarantined(quorum.quarantines.clone()),
             Self::Directory(_) => unreachable!("a directory loses nothing"),
         }
     }
 
-    /// Mends whatever an end did not.
+    /// Repairs everything that the end of a fault did not repair.
     pub(crate) fn heal(&mut self) {
         match self {
             Self::Redis(redis) => redis.node.heal(),
             Self::Quorum(quorum) => {
                 quorum.nodes.iter_mut().for_each(Node::heal);
-                quorum.rests.healed();
+                quorum.quarantines.healed();
             }
             Self::Directory(_) => {}
         }
     }
 
-    /// How long after a healing it is at most until anybody can be granted anything.
-    pub(crate) fn rest(&self) -> Duration {
+    /// Returns the longest time after a repair until the store can grant anything.
+    pub(crate) fn quarantine(&self) -> Duration {
         match self {
-            Self::Quorum(quorum) => quorum.rests.majority_within(),
+            Self::Quorum(quorum) => quorum.quarantines.majority_within(),
             Self::Redis(_) | Self::Directory(_) => Duration::ZERO,
         }
     }
 }
 
 impl Losses {
-    /// Grants were lost at some time since `from_us`.
+    /// Records that grants were lost at some time since `from_us`.
     pub(crate) fn lost(&self, at: usize, from_us: u64, why: &'static str) {
         match self {
             Self::Excused(excuses, clock) => excuses.lost(from_us, clock, why),
-            Self::Rested(rests) => rests.forgot(at),
+            Self::Quarantined(quarantines) => quarantines.forgot(at),
         }
     }
 }

@@ -14,23 +14,23 @@ use super::calm::Calm;
 use super::names::Names;
 use super::notes::{self, Call};
 
-/// What was seen in all rounds.
+/// The figures of all rounds.
 #[derive(Debug, Default)]
 pub(crate) struct Score {
     pub(crate) grants: u64,
     pub(crate) writes: u64,
     pub(crate) refused: u64,
     pub(crate) lost_updates: u64,
-    /// Overlaps, and why they were to be expected.
+    /// Overlaps that were excused, by reason.
     pub(crate) excused: BTreeMap<String, u64>,
-    /// Calls that were held to their time and answer.
+    /// Calls whose duration and result were judged.
     pub(crate) calm_calls: u64,
     pub(crate) calm_longest_us: u64,
-    /// Of each round, before its faults.
+    /// The grants per second of each round, before its faults.
     pub(crate) calm_grants_per_s: Vec<u64>,
 }
 
-/// What one round came to.
+/// The verdict on one round.
 #[derive(Debug)]
 pub(crate) struct Verdict {
     pub(crate) grants: u64,
@@ -42,27 +42,27 @@ pub(crate) struct Verdict {
 /// Judges an epoch, round by round.
 #[derive(Debug, Default)]
 pub(crate) struct Judge {
-    /// Of names that outlive their round.
+    /// The events of names that outlive their round.
     long: Vec<Event>,
 }
 
-/// What a round gives its judge.
+/// The evidence of one round.
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
     pub(crate) dir: &'a Path,
-    /// Who was killed, and when.
+    /// The killed clients, and the times of their deaths.
     pub(crate) deaths: BTreeMap<String, u64>,
-    /// What the lab itself did: its looks, its excuses, and what the registers have at the end.
+    /// The lab's own events: its checks, its excuses, and the final state of the registers.
     pub(crate) ours: Vec<Event>,
     pub(crate) begun_us: u64,
     pub(crate) calm_us: u64,
     pub(crate) calm: Calm,
-    /// After the healing.
+    /// The bound after the repair.
     pub(crate) served_within: Duration,
 }
 
 impl Judge {
-    /// Judges a round, and adds it to the score. What it judged is in `merged.jsonl` then.
+    /// Judges a round and adds it to the score. Afterward `merged.jsonl` has the judged events.
     pub(crate) fn round(&mut self, evidence: Evidence<'_>, score: &mut Score) -> io::Result<Verdict> {
         let (mut events, calls) = read_all(&evidence)?;
         let shown = evidence.calm.judge(&calls, &events);
@@ -76,7 +76,7 @@ impl Judge {
         score.writes += count(&events, |event| matches!(event, Event::Fenced { .. }));
         let grants = count(&events, |event| matches!(event, Event::Granted { .. }));
 
-        // Excuses and final numbers of a long name hold for this judgement; its events for the next ones, too.
+        // Excuses and final numbers of a long name are for this judgment only; its events are also for the next ones.
         let (long, round): (Vec<Event>, Vec<Event>) =
             events.drain(..).partition(|event| event.name().is_some_and(Names::is_of_epoch));
         self.long.extend(long);
@@ -100,7 +100,7 @@ impl Judge {
         Ok(Verdict { grants, calm_grants_per_s, excused: report.excused.len(), violations })
     }
 
-    /// A new epoch has new names.
+    /// Forgets the names of the last epoch: a new epoch has new names.
     pub(crate) fn clear(&mut self) {
         self.long.clear();
     }
@@ -111,17 +111,17 @@ fn read_all(evidence: &Evidence<'_>) -> io::Result<(Vec<Event>, Vec<Call>)> {
     let (mut events, mut calls) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(evidence.dir)? {
         let path = entry?.path();
-        let told = notes::read(&path, now_us)?;
+        let file = notes::read(&path, now_us)?;
         let death_us = path.file_stem().and_then(|label| evidence.deaths.get(label.to_str()?));
         if let Some(&at_us) = death_us {
-            // Whatever it had asked for, nobody asks for any more.
-            events.extend(told.events.iter().filter_map(|event| match event {
+            // The client was killed, so nobody waits for its requests any more.
+            events.extend(file.events.iter().filter_map(|event| match event {
                 Event::Asked { client, .. } => Some(Event::Died { client: client.clone(), at_us }),
                 _ => None,
             }));
         }
-        events.extend(told.events);
-        calls.extend(told.calls);
+        events.extend(file.events);
+        calls.extend(file.calls);
     }
     Ok((events, calls))
 }
@@ -130,7 +130,7 @@ fn count(events: &[Event], wanted: impl Fn(&Event) -> bool) -> u64 {
     events.iter().filter(|event| wanted(event)).count() as u64
 }
 
-/// Which declared faults excuse it.
+/// Returns the declared faults that excuse a violation.
 fn reasons(history: &History, excused: &Violation) -> Vec<String> {
     let (kind, name, span) = match excused {
         Violation::Overlap { name, from_us, to_us, .. } => ("overlap", name, (*from_us, *to_us)),
@@ -159,9 +159,9 @@ fn reasons(history: &History, excused: &Violation) -> Vec<String> {
         .collect();
     reasons.sort_unstable();
     reasons.dedup();
-    // What has no reason is told as that, and not left out of the count.
+    // A violation without a reason is reported as such, so that the count is complete.
     if reasons.is_empty() {
-        reasons.push(format!("{kind}: for no fault that was declared"));
+        reasons.push(format!("{kind}: no declared fault"));
     }
     reasons
 }

@@ -1,4 +1,4 @@
-//! The kinds of faults, and what each is about.
+//! The kinds of faults, and their properties.
 
 use super::options::Store;
 use super::plan::{Disk, Epoch, Reach};
@@ -14,17 +14,17 @@ pub(crate) enum Kind {
     StopClient,
     /// SIGSTOP of the client that holds the hottest lock, for longer than the lease.
     StopHolder,
-    /// Four processes that compute, for as many as the machine has processors.
+    /// Four computing processes compete with everything else for the processors of the machine.
     Starve,
     /// One tokio runtime of a client is blocked.
     BlockRuntime,
-    /// One tokio runtime of a client ends, with the tasks that wait and hold there, and another takes its place.
+    /// One tokio runtime of a client ends, with the tasks that wait and hold on it, and a new one replaces it.
     EndRuntime,
-    /// SIGSTOP of a client that holds a lock with a long lease, which is then revoked by somebody who leaves.
+    /// SIGSTOP of a client that holds a lock with a long lease, which a client then revokes that exits at once.
     RevokeStopped,
-    /// kill -9 of a server that flushes before it answers: nothing is lost.
+    /// kill -9 of a server that flushes before it replies: nothing is lost.
     CrashKeeping,
-    /// kill -9 of a server that flushes every second, on a slow disk: what was acknowledged last is lost.
+    /// kill -9 of a server that flushes every second, on a slow disk: the last acknowledged writes are lost.
     CrashLosingTail,
     /// kill -9 of a server, and its disk is lost.
     CrashEmpty,
@@ -34,13 +34,13 @@ pub(crate) enum Kind {
     FreezeLong,
     /// DEBUG SLEEP.
     Sleep,
-    /// The server dies, and a replica that missed the last writes takes its place.
+    /// The server dies, and a replica that missed the last writes replaces it.
     Failover,
     /// The server's clock is set forward.
     ClockForward,
     /// The server's clock is set back.
     ClockBack,
-    /// kill -9 of a client that holds, and then the server's clock is set back.
+    /// kill -9 of a client that holds a lock, after which the server's clock is set back.
     ClockBackBehindDead,
     /// Every flush takes long.
     SlowDisk,
@@ -62,29 +62,29 @@ pub(crate) enum Kind {
     Cut,
     /// Every connection is reset, and new ones are refused for a while.
     Refuse,
-    /// What clients send does not arrive.
+    /// Requests do not arrive.
     StallRequests,
-    /// What the server sends does not arrive.
+    /// Replies do not arrive.
     StallReplies,
     /// Neither arrives.
     StallBoth,
-    /// What clients send by the connections that there are does not arrive; new ones work. It arrives later, or never.
+    /// Requests on existing connections do not arrive; new connections work. The requests arrive later, or never.
     HalfOpen,
     /// Everything takes longer.
     Latency,
-    /// A script is carried out, and from its answer on its connection is mute.
+    /// A script is carried out, and its connection delivers nothing from its reply on.
     LoseReply,
-    /// A script is carried out, and its connection breaks in place of the answer.
+    /// A script is carried out, and its connection breaks instead of delivering the reply.
     CutAtReply,
     /// A script arrives up to 2.5 s late.
     LateRequest,
-    /// Messages are lost.
+    /// Pushed messages are lost.
     LosePush,
-    /// What arrives is no answer.
+    /// The client receives bytes that are no reply.
     Garble,
 }
 
-/// What a fault is done to: of two that are done to the same process one comes after the other.
+/// The target of a fault: two faults on the same process come one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Clients,
@@ -135,7 +135,7 @@ impl Kind {
         Self::Garble,
     ];
 
-    /// The kind that calls itself so.
+    /// Returns the kind with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| format!("{kind:?}") == name)
     }
@@ -172,7 +172,7 @@ impl Kind {
         }
     }
 
-    /// Whether the server of such an epoch can suffer it.
+    /// Whether the fault can strike the server of such an epoch.
     pub(crate) fn strikes(self, epoch: Epoch) -> bool {
         match self {
             Self::CrashKeeping => epoch.disk == Disk::Always,
@@ -183,7 +183,7 @@ impl Kind {
         }
     }
 
-    /// Whether there is such a fault of this store. Nodes of a quorum have no replicas, and their clocks are not set.
+    /// Whether the fault can strike this store. Nodes of a quorum have no replicas, and their clocks are not set.
     pub(crate) fn is_of(self, store: Store) -> bool {
         match store {
             Store::Redis => true,
@@ -194,27 +194,27 @@ impl Kind {
         }
     }
 
-    /// Whether a round may begin with it alone: what it promises is judged then.
+    /// Whether a round may begin with this fault alone: its promises are judged then.
     pub(crate) fn is_solo(self) -> bool {
         matches!(self, Self::BlockRuntime | Self::EndRuntime) || !self.is_mixed()
     }
 
-    /// Whether it comes with others.
+    /// Whether the fault comes together with others.
     pub(crate) fn is_mixed(self) -> bool {
         !matches!(self, Self::RevokeStopped | Self::ClockBackBehindDead)
     }
 
-    /// Whether a server has lost something by it.
+    /// Whether a server loses data by the fault.
     pub(crate) fn forgets(self) -> bool {
         matches!(self, Self::CrashLosingTail | Self::CrashEmpty | Self::Failover | Self::FlushAll)
     }
 
-    /// Whether there are epochs in which it cannot come.
+    /// Whether there are epochs in which the fault cannot strike.
     pub(crate) fn is_rare(self) -> bool {
         matches!(self, Self::CrashKeeping | Self::CrashLosingTail | Self::SlowDisk | Self::Failover)
     }
 
-    /// How long it lasts, in milliseconds, from and to. Leases are 400 ms to 3 s.
+    /// Returns the shortest and the longest duration, in milliseconds. Leases are 400 ms to 3 s.
     pub(crate) fn lasts_ms(self) -> (u64, u64) {
         match self {
             Self::KillClient | Self::KillHolder => (0, 1_500),
@@ -223,7 +223,8 @@ impl Kind {
             Self::Starve => (700, 1_500),
             Self::BlockRuntime => (300, 3_000),
             Self::CrashKeeping | Self::CrashEmpty => (0, 1_500),
-            // How long the disk is slow before: with flushes of 1.5 s, a write is put off at any time after the second.
+            // The time for which the disk is slow before the kill: with flushes of 1.5 s, a write is delayed at any time
+            // after the second one.
             Self::CrashLosingTail => (2_200, 3_500),
             Self::Freeze => (30, 350),
             Self::FreezeLong => (3_100, 4_000),
@@ -236,10 +237,10 @@ impl Kind {
             Self::StallRequests | Self::StallReplies | Self::StallBoth => (100, 3_500),
             Self::HalfOpen => (500, 4_800),
             Self::Latency => (500, 3_000),
-            // How long they are armed; each strikes a few times at most.
+            // The time for which they are armed; each strikes a few times at most.
             Self::LoseReply | Self::CutAtReply | Self::LateRequest | Self::Garble => (2_000, 3_000),
             Self::LosePush => (500, 3_000),
-            // Done at once.
+            // These take no time.
             Self::ClockForward
             | Self::ClockBack
             | Self::ClockBackBehindDead

@@ -1,4 +1,4 @@
-//! What struck, and when. Clones share it: some faults strike on threads of their own.
+//! The record of the faults that struck. Clones share it, because some faults strike on threads of their own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,11 +14,11 @@ pub(crate) struct Ledger(Arc<Mutex<Inner>>);
 #[derive(Debug)]
 struct Inner {
     struck: BTreeMap<Kind, u64>,
-    /// Of this round.
+    /// The log of this round.
     log: Vec<String>,
     begun_us: u64,
     recorder: Recorder,
-    /// When a client, by its label, was surely dead.
+    /// A time at which each killed client was surely dead, by label.
     deaths: BTreeMap<String, u64>,
     calm: Calm,
 }
@@ -38,24 +38,24 @@ impl Default for Inner {
 }
 
 impl Ledger {
-    /// A round begins.
+    /// Begins a round.
     pub(crate) fn begin(&self) {
         let mut inner = self.inner();
         let struck = std::mem::take(&mut inner.struck);
         *inner = Inner { struck, ..Inner::default() };
     }
 
-    /// The lab's own part of the round's history.
+    /// Returns the recorder for the lab's own part of the round's history.
     pub(crate) fn recorder(&self) -> Recorder {
         self.inner().recorder.clone()
     }
 
-    /// A fault was seen to strike.
+    /// Records that a fault has struck.
     pub(crate) fn struck(&self, kind: Kind) {
         *self.inner().struck.entry(kind).or_default() += 1;
     }
 
-    /// Says what is done; the times are those of the histories.
+    /// Logs an action; its times are those of the histories.
     pub(crate) fn note(&self, kind: Kind, what: &str) {
         let mut inner = self.inner();
         let at_us = boottime_us();
@@ -63,34 +63,34 @@ impl Ledger {
         inner.log.push(format!("{into_s:>7.3} s  {at_us} µs  {kind:?}: {what}"));
     }
 
-    /// A client was killed.
+    /// Records that a client was killed.
     pub(crate) fn died(&self, label: String) {
         self.inner().deaths.insert(label, boottime_us());
     }
 
-    /// Who was killed in this round, and when.
+    /// Returns the clients killed in this round, and the times.
     pub(crate) fn deaths(&self) -> BTreeMap<String, u64> {
         self.inner().deaths.clone()
     }
 
-    /// Between these times the store was not broken, and whoever calls it is served.
+    /// Records that the store was not broken between these times, so every call must succeed.
     pub(crate) fn calm(&self, from_us: u64, to_us: u64) {
         self.inner().calm.times.push((from_us, to_us));
     }
 
-    /// That goes on until then.
+    /// Extends the last calm time until then.
     pub(crate) fn calm_until(&self, to_us: u64) {
         if let Some(last) = self.inner().calm.times.last_mut() {
             last.1 = to_us;
         }
     }
 
-    /// Somebody has to follow a holder.
+    /// Records that another client must follow a holder.
     pub(crate) fn follow(&self, follow: Follow) {
         self.inner().calm.follows.push(follow);
     }
 
-    /// What has to go well in this round.
+    /// Returns the promises that are judged in this round.
     pub(crate) fn promised(&self) -> Calm {
         self.inner().calm.clone()
     }

@@ -1,26 +1,28 @@
-//! Chaos: the real library in real processes against real servers, while everything that can break is broken.
+//! Chaos: the real library in real processes against real servers, under every kind of fault.
 //!
-//! The models search every interleaving of a small world, the simulation many of a large one; both are worlds of our
-//! making. Here nothing is: real sockets, signals, clocks, disks and schedulers, at the price that a run cannot be
-//! repeated. **The seed repeats the schedule of faults and the choices of the clients, and not what the machine makes of
-//! them.** So a failure keeps what it saw: every client's history, the faults with their times, the violations.
+//! The models search every interleaving of a small world, and the simulation many interleavings of a large one. Both
+//! worlds are artificial. Here everything is real: sockets, signals, clocks, disks and schedulers. The price is that a
+//! run cannot be repeated. **The seed repeats the schedule of faults and the choices of the clients, but not the
+//! scheduling of the machine.** So a failed run keeps its evidence: every client's history, the faults with their times,
+//! the violations.
 //!
 //! | file | |
 //! |---|---|
-//! | `plan.rs`, `kind.rs`, `nodes.rs` | which faults when and where: from the seed alone |
-//! | `stage.rs`, `ground.rs`, `fleet.rs` | where it happens: the store, the ways to it, the client processes |
-//! | `redis.rs`, `quorum.rs`, `node.rs` | one server that is broken, or five |
-//! | `nemesis/` | carries a plan out, and heals |
-//! | `client/` | what a client process does |
-//! | `calm.rs` | what has to go well while no store is broken |
-//! | `excuse.rs` | what each fault breaks by its nature, and for how long |
-//! | `residue.rs`, `judge.rs` | what must be gone, and what must be true, when a round has healed |
+//! | `plan.rs`, `kind.rs`, `nodes.rs` | the schedule of faults: kind, time and server, from the seed alone |
+//! | `stage.rs`, `ground.rs`, `fleet.rs` | the environment: the store, the connections to it, the client processes |
+//! | `redis.rs`, `quorum.rs`, `node.rs` | the servers that faults strike: one, or five |
+//! | `nemesis/` | carries a plan out, and repairs everything afterward |
+//! | `client/` | the client processes |
+//! | `calm.rs` | the promises that are judged while no store is broken |
+//! | `excuse.rs` | the promises that each fault breaks by its nature, and for how long |
+//! | `residue.rs`, `judge.rs` | the checks after the repair of a round: nothing is left over, every history is valid |
 //!
-//! A round: a calm second, which has to bring grants; a fault that comes alone; faults; healing; everybody gets what it
-//! waits for, within a bound; nothing is left on the server; the histories are judged. Then the next round, with a fresh
-//! mix and mostly the same server and clients, who remember.
+//! A round has these steps: a calm second, which must bring grants; a fault that comes alone; faults; the repair; every
+//! client gets its lock within a bound; nothing is left on the server; the histories are judged. The next round has a
+//! new mix of faults, and mostly the same server and the same clients, which keep their state.
 //!
-//! The registers that the locks protect are on a server that no fault touches, or its faults would excuse the locks.
+//! The registers that the locks protect are on a server that no fault touches. Otherwise its faults would excuse the
+//! locks.
 
 mod calm;
 mod client;
@@ -51,7 +53,7 @@ use std::process::ExitCode;
 pub(crate) use options::{Options, USAGE};
 pub(crate) use run::run;
 
-/// What the lab starts itself for; `None` for any other word.
+/// Runs a hidden subcommand, for which the lab starts itself. Returns `None` for any other word.
 pub(crate) fn hidden(word: &str, args: impl Iterator<Item = String>) -> Option<ExitCode> {
     match word {
         process::CLIENT => Some(client::run(args)),

@@ -1,7 +1,8 @@
-//! What is locked, and for how long.
+//! The names that are locked, and their leases.
 //!
-//! A name belongs to its round, so that a round is judged by itself and an excuse of one blinds no other. One name lives
-//! for a whole epoch: its tokens have to rise over all that its server went through.
+//! A name belongs to its round, so that each round is judged by itself and an excuse of one round does not hide a
+//! violation of another. One name lives for a whole epoch: its tokens must increase in spite of all faults of its
+//! server.
 
 use std::time::Duration;
 
@@ -12,27 +13,27 @@ use super::fleet::{CLIENTS, slot_of};
 use super::options::Store;
 use super::quorum::MAX_LEASE;
 
-/// What is done with a name.
+/// The use of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// Everybody wants it.
+    /// Every client wants it.
     Hot,
-    /// A few want it; its leases are short.
+    /// A few clients want it; its leases are short.
     Warm,
     /// Seldom wanted; its leases are long.
     Cold,
-    /// Holders are revoked. This one alone: a revocation excuses what happens to its name.
+    /// The only name whose holders are revoked, because a revocation excuses violations of its name.
     Open,
-    /// For clients that are not killed; its leases are so long that none may end by itself: whatever is not given back,
-    /// of an attempt given up or of a release unheard, is still there when the round is over.
+    /// For clients that are not killed. Its leases are so long that none ends by itself: a grant of an abandoned
+    /// attempt, or a grant whose release never arrived, is still there when the round is over.
     Far,
-    /// Each runtime of a client has one, which nobody else wants.
+    /// Each runtime of a client has one, which no other client wants.
     Own,
-    /// For what the lab orders: its holder is stopped and revoked.
+    /// For orders of the lab: its holder is stopped and revoked.
     Revoked,
-    /// For what the lab orders: its holder is killed, and the clock set back.
+    /// For orders of the lab: its holder is killed, and the clock is set back.
     Bereft,
-    /// Over all rounds of an epoch; fenced effects only.
+    /// Lives for all rounds of an epoch; has fenced effects only.
     Long,
 }
 
@@ -56,7 +57,7 @@ impl Class {
         }
     }
 
-    /// No lease of such a name is longer at this store.
+    /// Returns the longest lease of such a name on this store.
     pub(crate) fn longest_lease(self, store: Store) -> Duration {
         if self == Self::Far && store == Store::Quorum {
             return MAX_LEASE;
@@ -67,7 +68,7 @@ impl Class {
             Self::Cold => 3_000,
             Self::Open => 1_500,
             Self::Far => 60_000,
-            // What a quorum allows.
+            // The longest lease that a quorum allows.
             Self::Revoked => 20_000,
             Self::Bereft => 4_500,
             Self::Own => 9_000,
@@ -112,7 +113,7 @@ impl Names {
             .collect()
     }
 
-    /// The name of one runtime of the client that calls itself so.
+    /// Returns the name of one runtime of the client with this label.
     pub(crate) fn own(self, label: &str, runtime: usize) -> String {
         let slot = slot_of(label).expect("clients are numbered");
         format!("r{}.own{}", self.round, slot * RUNTIMES + runtime)
@@ -126,7 +127,7 @@ impl Names {
         format!("r{}.bereft", self.round)
     }
 
-    /// What one client wants next.
+    /// Returns the name that a client wants next.
     pub(crate) fn pick(self, random: &mut Random, who: Who) -> String {
         let far = if who == Who::Keeper { 25 } else { 0 };
         let class = random.weighted(&[
@@ -144,7 +145,7 @@ impl Names {
             Class::Open => format!("r{}.open", self.round),
             Class::Far => format!("r{}.far{}", self.round, random.below(FAR)),
             Class::Long => self.long(),
-            Class::Own | Class::Revoked | Class::Bereft => unreachable!("the lab orders who wants {class:?}"),
+            Class::Own | Class::Revoked | Class::Bereft => unreachable!("only orders of the lab use {class:?}"),
         }
     }
 
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_their_class() {
+    fn a_class_is_derived_from_the_name() {
         let names = Names { round: 12, epoch: 3 };
         let mut random = Random::new(1);
         let all = names.all();

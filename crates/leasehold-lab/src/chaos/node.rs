@@ -1,4 +1,4 @@
-//! A server that is broken, and the proxy in front of it that breaks what passes.
+//! A server that faults strike, and the proxy in front of it that breaks its traffic.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use leasehold_testkit::{FaultProxy, RedisServer, Resp, server};
 
 use super::plan::{Disk, Epoch};
 
-/// The one server of a Redis, or one of those of a quorum.
+/// The server of a Redis, or one server of a quorum.
 pub(crate) struct Node {
     pub(crate) server: Arc<RedisServer>,
-    /// The one that breaks what passes through it.
+    /// The proxy that breaks the traffic through it.
     pub(crate) faulty: FaultProxy,
     stalls: Stalls,
 }
 
-/// Which ways are stalled, and how often over.
+/// How many faults stall each direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stalls {
     pub(crate) requests: u32,
     pub(crate) replies: u32,
 }
 
-/// How long the lab waits for a server that may stand still.
-const PATIENCE: Duration = Duration::from_secs(8);
+/// How long the lab waits for a server that may be paused.
+const TIMEOUT: Duration = Duration::from_secs(8);
 
 impl Node {
     pub(crate) fn new(server: RedisServer, faulty: FaultProxy) -> Self {
@@ -43,7 +43,7 @@ impl Node {
         self.apply_stalls();
     }
 
-    /// Stalls as it has been told to.
+    /// Applies the stalls that are in force.
     fn apply_stalls(&self) {
         self.faulty.resume();
         if self.stalls.requests > 0 {
@@ -54,7 +54,7 @@ impl Node {
         }
     }
 
-    /// Mends whatever an end did not.
+    /// Repairs everything that the end of a fault did not repair.
     pub(crate) fn heal(&mut self) {
         self.stalls = Stalls::default();
         self.faulty.resume();
@@ -69,12 +69,12 @@ impl Node {
     }
 }
 
-/// A connection for one of the lab's own commands.
+/// Opens a connection for the lab's own commands.
 pub(crate) fn resp(server: &RedisServer) -> std::io::Result<Resp> {
-    Resp::try_connect(server.port(), PATIENCE)
+    Resp::try_connect(server.port(), TIMEOUT)
 }
 
-/// What a server of this epoch is like.
+/// Returns the settings of a server of this epoch.
 pub(crate) fn settings(epoch: Epoch) -> server::Builder {
     let builder = RedisServer::builder().skew().slow_fsync().config("enable-debug-command", "yes");
     match epoch.disk {

@@ -1,23 +1,23 @@
-//! Some of the servers that there are.
+//! A set of servers.
 
 use std::fmt;
 
 use super::plan::NODES;
 use leasehold_testkit::Random;
 
-/// Some servers, by number. Where there is one, it is the first.
+/// A set of servers, by number. A store with one server has the first one only.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Nodes(u8);
 
 impl Nodes {
     pub(crate) const FIRST: Self = Self(1);
 
-    /// So many of a quorum's.
+    /// Returns this many nodes of a quorum.
     pub(crate) fn random(count: usize, random: &mut Random) -> Self {
         Self((1 << NODES) - 1).some(count, random)
     }
 
-    /// So many of these, or all of them.
+    /// Returns this many of these nodes, or all of them.
     pub(crate) fn some(self, count: usize, random: &mut Random) -> Self {
         let mut all: Vec<usize> = self.iter().collect();
         random.shuffle(&mut all);
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn some_are_of_those_that_there_are() {
+    fn a_random_choice_is_a_subset() {
         let mut random = Random::new(1);
         for count in 1..=NODES {
             let some = Nodes::random(count, &mut random);

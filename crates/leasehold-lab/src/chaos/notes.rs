@@ -1,7 +1,7 @@
-//! A client's history file: the checker's events, and notes of our own between them.
+//! A client's history file: the checker's events, with the lab's own notes between them.
 //!
-//! A process that is killed in the midst of a write has recorded no answer, and the write may have been carried out. So
-//! the intention is noted first; what has no answer in the end is an unanswered write.
+//! A process that is killed during a write has recorded no reply, and the write may have been carried out. So the
+//! intention is noted first. If no reply follows, the write is taken as unanswered.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,15 +13,15 @@ use leasehold_testkit::boottime_us;
 use leasehold_testkit::history::{Event, Fenced, Promise};
 use serde::{Deserialize, Serialize};
 
-/// A line of a client's file that is no event.
+/// A line of a client's file that is not an event.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "note", rename_all = "snake_case")]
 pub(crate) enum Note {
-    /// A write to the register that refuses old tokens is about to be sent.
+    /// A write to the fenced register, which refuses old tokens, is about to be sent.
     Fencing { name: String, client: String, token: u64, at_us: u64 },
-    /// A write to the other one is.
+    /// A write to the unfenced register is about to be sent.
     Counting { name: String, client: String, at_us: u64 },
-    /// A call has returned whose time and answer are promised while no store is broken.
+    /// A call has returned. Its duration and result are promised while no store is broken.
     Called(Call),
 }
 
@@ -32,17 +32,17 @@ pub(crate) struct Call {
     pub(crate) what: String,
     pub(crate) began_us: u64,
     pub(crate) ended_us: u64,
-    /// How long its caller would have waited for the lock.
+    /// How long its caller was willing to wait for the lock.
     pub(crate) wait_us: u64,
-    /// How long it may have taken.
+    /// The longest duration that is allowed.
     pub(crate) within_us: u64,
     /// The kind of its error.
     pub(crate) error: Option<String>,
 }
 
-/// What the file of one process says.
+/// The contents of the file of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Told {
+pub(crate) struct ClientFile {
     pub(crate) events: Vec<Event>,
     pub(crate) calls: Vec<Call>,
 }
@@ -83,12 +83,12 @@ impl Notes {
     }
 }
 
-/// Reads the file of one process. Of a killed one, what was under way at its end is made up for: `now_us` is a time when
-/// it was surely dead.
-pub(crate) fn read(path: &Path, now_us: u64) -> io::Result<Told> {
+/// Reads the file of one process. For a killed process, events are added for the requests that were in flight at its
+/// end: `now_us` is a time when it was surely dead.
+pub(crate) fn read(path: &Path, now_us: u64) -> io::Result<ClientFile> {
     let text = std::fs::read_to_string(path)?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let Told { mut events, mut calls } = Told::default();
+    let ClientFile { mut events, mut calls } = ClientFile::default();
     // Each client of the process writes one thing at a time.
     let (mut fencing, mut counting) = (BTreeMap::new(), BTreeMap::new());
     for line in whole.lines() {
@@ -123,10 +123,10 @@ pub(crate) fn read(path: &Path, now_us: u64) -> io::Result<Told> {
         breaks: Promise::UnfencedWrites,
         from_us,
         to_us: now_us,
-        why: "its writer was killed with a write under way".into(),
+        why: "its writer was killed with a write in flight".into(),
     });
     events.extend(killed);
-    Ok(Told { events, calls })
+    Ok(ClientFile { events, calls })
 }
 
 #[cfg(test)]
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_under_way_at_the_end_is_made_up_for() {
+    fn requests_in_flight_at_the_end_get_events() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("c1.1");
         let recorder = Recorder::append_to(&path).expect("a file");
@@ -147,7 +147,7 @@ mod tests {
         held.fenced(Fenced::Accepted(1));
         notes.counting("n", "c1.1/t1");
         held.counted(0, Answered::Acknowledged);
-        assert_eq!(read(&path, 1).expect("whole").events.len(), 4, "every write was answered");
+        assert_eq!(read(&path, 1).expect("whole").events.len(), 4, "every write has a reply");
         notes.fencing("n", "c1.1/t1", 7);
         notes.counting("n", "c1.1/t2");
         let call = Call {
@@ -161,9 +161,9 @@ mod tests {
         };
         notes.called(call.clone());
         notes.0.lock().expect("sound").write_all(b"{\"event\":").expect("appended");
-        let told = read(&path, 1 << 50).expect("the last line is left out");
-        assert_eq!(told.calls, [call]);
-        let events = told.events;
+        let file = read(&path, 1 << 50).expect("the last line is left out");
+        assert_eq!(file.calls, [call]);
+        let events = file.events;
         assert!(matches!(&events[4], Event::Fenced { answer: Fenced::Unknown, token: 7, .. }), "{events:?}");
         assert!(matches!(&events[5], Event::Fault { breaks: Promise::UnfencedWrites, .. }), "{events:?}");
         assert_eq!(events.len(), 6);

@@ -1,4 +1,4 @@
-//! What is said on the command line.
+//! The command line options of `leasehold-lab chaos`.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ pub(crate) struct Options {
     pub(crate) form: Form,
 }
 
-/// Which store is broken.
+/// The store that faults strike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     Redis,
-    /// A directory of this host: its programs die, stand still and starve.
+    /// A directory of this host: its client programs die, pause and starve.
     File,
-    /// Five servers, of which any may be broken, and sometimes most.
+    /// Five servers. Faults strike any of them, and sometimes most of them.
     Quorum,
 }
 
@@ -40,13 +40,13 @@ impl Store {
         }
     }
 
-    /// From this time on a run has to meet every kind of fault. A quorum of which most nodes have forgotten something
-    /// rests for some three rounds.
+    /// Returns the length of a run that must meet every kind of fault. A quorum of which most nodes have forgotten
+    /// something is in quarantine for some three rounds.
     pub(crate) fn whole(self) -> Duration {
         Duration::from_secs(if self == Self::Quorum { 240 } else { 120 })
     }
 
-    /// The store of a client that was started with this URL.
+    /// Returns the store of a client that was started with this URL.
     pub(crate) fn of(url: &str) -> Self {
         match url.split(':').next() {
             Some("file") => Self::File,
@@ -57,7 +57,7 @@ impl Store {
 }
 
 impl Options {
-    /// `None`: that is not how it is said.
+    /// Parses the options. Returns `None` if they are invalid.
     pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
         let mut options =
             Self { time: Duration::from_secs(120), seed: any_seed(), store: Store::Redis, form: Form::Words };
@@ -84,7 +84,7 @@ impl Options {
         Some(options)
     }
 
-    /// The command that repeats the schedule.
+    /// Returns the command that repeats the schedule.
     pub(crate) fn replay(&self) -> String {
         let store = match self.store {
             Store::Redis => "",
@@ -110,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_and_nonsense_is_not() {
-        let options = parse("--minutes 0.5 --seed 7 --json").expect("sense");
+    fn options_are_parsed_and_invalid_ones_are_refused() {
+        let options = parse("--minutes 0.5 --seed 7 --json").expect("valid options");
         assert_eq!(options, Options { time: Duration::from_secs(30), seed: 7, store: Store::Redis, form: Form::Json });
         assert!(options.replay().ends_with("-p leasehold-lab -- chaos --minutes 0.5 --seed 7"), "{}", options.replay());
-        let file = parse("--store file --seed 3").expect("sense");
+        let file = parse("--store file --seed 3").expect("valid options");
         assert!(file.replay().ends_with(" chaos --minutes 2 --seed 3 --store file"), "{}", file.replay());
-        let quorum = parse("--quorum --seed 3").expect("sense");
+        let quorum = parse("--quorum --seed 3").expect("valid options");
         assert_eq!(parse("--store quorum --seed 3"), Some(quorum.clone()));
         assert!(quorum.replay().ends_with(" chaos --minutes 2 --seed 3 --quorum"), "{}", quorum.replay());
-        assert_eq!(parse("").expect("sense").time, Duration::from_secs(120));
-        for nonsense in ["--minutes", "--minutes -1", "--seed x", "--json x", "--store etcd", "seed"] {
-            assert!(parse(nonsense).is_none(), "{nonsense}");
+        assert_eq!(parse("").expect("valid options").time, Duration::from_secs(120));
+        for invalid in ["--minutes", "--minutes -1", "--seed x", "--json x", "--store etcd", "seed"] {
+            assert!(parse(invalid).is_none(), "{invalid}");
         }
     }
 }

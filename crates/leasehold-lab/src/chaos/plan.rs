@@ -1,61 +1,63 @@
-//! Which faults strike when: a function of the seed, and of nothing else.
+//! The schedule of faults: a function of the seed, and of nothing else.
 //!
-//! Time is cut into *rounds*: a calm second, some seconds of faults, a healing. Each round has a mix of its own, a random
-//! subset of the kinds (a swarm: what is never mixed is never found, and what is always mixed hides what it would find).
-//! But chance alone leaves some kind out for minutes; so every round also deals five from a deck of all kinds, which is
-//! shuffled anew when it has been dealt out. That is why two minutes meet every kind, whatever the seed.
+//! Time is divided into *rounds*: a calm second, some seconds of faults, a repair. Each round has its own mix, a random
+//! subset of the kinds (a swarm: if two kinds are never mixed, their combined bugs are never found; if all kinds are
+//! always mixed, they hide each other's bugs). But chance alone leaves some kind out for minutes. So every round also
+//! deals five kinds from a deck of all kinds, which is shuffled anew when it is empty. As a result two minutes meet
+//! every kind, whatever the seed.
 //!
-//! Between the calm second and the mix one fault comes alone, a *solo*: what is promised while nothing else is broken is
-//! judged there.
+//! Between the calm second and the mix one fault comes alone, a *solo*: the promises that hold while nothing else is
+//! broken are judged there.
 //!
-//! Rounds of one *epoch* share a server and its clients, who remember the faults of the rounds before.
+//! Rounds of one *epoch* share a server and its clients, which remember the faults of the rounds before.
 
 use super::kind::{Kind, Target};
 use super::nodes::Nodes;
 use super::options::Store;
 use leasehold_testkit::Random;
 
-/// What the server does with what it is told.
+/// How the server keeps the commands that it has executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
     /// It keeps nothing.
     None,
     /// An append-only file, flushed each second.
     EverySecond,
-    /// An append-only file, flushed before each answer.
+    /// An append-only file, flushed before each reply.
     Always,
 }
 
-/// How clients that are not behind the faulty proxy reach the server.
+/// How clients that are not behind the faulty proxy connect to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// By its own port.
+    /// To its own port.
     Direct,
-    /// By a proxy that does nothing but lead them to whatever server is the primary: there are failovers.
+    /// To a proxy that only forwards to the current primary: there are failovers.
     Led,
 }
 
-/// What rounds have in common that share a server and its clients.
+/// The common properties of rounds that share a server and its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Epoch {
     /// Counted from 1.
     pub(crate) number: u64,
     pub(crate) disk: Disk,
     pub(crate) reach: Reach,
-    /// The minority of a quorum that forgets in this epoch, once and again: another in each round, and soon all would rest.
+    /// The minority of a quorum's nodes that forget in this epoch, once or more. With a different minority in each
+    /// round, all nodes would soon be in quarantine.
     pub(crate) frail: Nodes,
 }
 
-/// One fault to come.
+/// One planned fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Strike {
     pub(crate) kind: Kind,
-    /// Since the round's faults began.
+    /// In milliseconds since the round's faults began.
     pub(crate) at_ms: u64,
     pub(crate) for_ms: u64,
-    /// To which servers.
+    /// The servers that the fault strikes.
     pub(crate) nodes: Nodes,
-    /// Decides what the kind leaves open: whom, how far, how often.
+    /// A random number for the choices that the kind leaves open: the client, the distance, the frequency.
     pub(crate) dice: u64,
 }
 
@@ -65,39 +67,39 @@ impl Strike {
     }
 }
 
-/// A calm, a fault that comes alone, faults, a healing.
+/// A calm second, a fault that comes alone, faults, a repair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Round {
     /// Counted from 1.
     pub(crate) number: u64,
     pub(crate) epoch: Epoch,
     pub(crate) is_first_of_epoch: bool,
-    /// Before the others, and by itself.
+    /// The fault that comes first and alone.
     pub(crate) solo: Strike,
     pub(crate) faults_ms: u64,
-    /// In the order of their beginnings.
+    /// Sorted by their beginnings.
     pub(crate) strikes: Vec<Strike>,
-    /// For the clients' own choices.
+    /// The seed of the clients' own choices.
     pub(crate) seed: u64,
 }
 
-/// How long a round goes undisturbed first: what it does then shows that it works at all.
+/// The length of the calm second of a round: its grants show that the system works at all.
 pub(crate) const CALM_MS: u64 = 1_000;
 const FAULTS_MS: (u64, u64) = (5_000, 6_500);
-/// How many each round deals from the deck, and how many more it has at most.
+/// How many faults each round deals from the deck, and how many more it has at most.
 const DEALT: usize = 5;
-/// How many of these are done to the server's process: more find no room beside each other.
+/// How many of these strike the server's process: more would find no room beside each other.
 const SERVER_DEALT: usize = 2;
 const MORE: u64 = 5;
-/// How often a place is sought for a fault that must not meet another.
+/// How often the planner looks for a place for a fault that must not overlap another one.
 const TRIES: usize = 100;
 /// How many servers a quorum has.
 pub(crate) const NODES: usize = 5;
-/// How many of them a fault strikes, by weight: mostly a minority.
+/// How many of them a fault strikes, by weight: a minority in most cases.
 const STRUCK: [(u64, usize); 5] = [(50, 1), (30, 2), (12, 3), (3, 4), (5, NODES)];
-/// The first epochs, one for each disk, which deal out the whole deck.
+/// The number of rounds of an epoch. The first epochs, one for each disk, deal the whole deck.
 const EPOCH_ROUNDS: u64 = 3;
-/// After how many rounds every kind was planned.
+/// The number of rounds after which every kind was planned.
 #[cfg(test)]
 const ROUNDS_OF_ALL: u64 = 3 * EPOCH_ROUNDS;
 
@@ -108,7 +110,7 @@ pub(crate) struct Planner {
     random: Random,
     number: u64,
     epoch: Epoch,
-    /// Of this epoch.
+    /// The rounds left in this epoch.
     rounds_left: u64,
     disks: Vec<Disk>,
     deck: Vec<Kind>,
@@ -166,12 +168,12 @@ impl Planner {
     fn strikes(&mut self, faults_ms: u64) -> Vec<Strike> {
         let mut strikes = Vec::new();
         let mut dealt = self.deal();
-        // Those that need most room first.
+        // Faults that need the most room are placed first.
         dealt.sort_by_key(|kind| std::cmp::Reverse(kind.lasts_ms().1));
         for kind in dealt {
             match self.place(kind, faults_ms, &strikes) {
                 Some(strike) => strikes.push(strike),
-                // No room in this round: first of the next.
+                // No room in this round: it is dealt first in the next.
                 None => self.deck.push(kind),
             }
         }
@@ -188,8 +190,9 @@ impl Planner {
         strikes
     }
 
-    /// The next kinds of the deck that this epoch allows: first those that another may not. Where it has none left a new
-    /// one is put under what remains, so that what could not be dealt for long comes first when it can.
+    /// Deals the next kinds of the deck that this epoch allows: first the kinds that other epochs may not allow. If the
+    /// deck has no fitting kind left, a new deck is put under the rest, so that a kind that could not be dealt for a
+    /// long time is dealt first when it can be.
     fn deal(&mut self) -> Vec<Kind> {
         let mut dealt: Vec<Kind> = Vec::new();
         while dealt.len() < DEALT {
@@ -220,7 +223,7 @@ impl Planner {
         }
     }
 
-    /// Where the fault is to be in the round, beside those that have their places.
+    /// Finds a place in the round for the fault, beside the faults that have their places.
     fn place(&mut self, kind: Kind, faults_ms: u64, others: &[Strike]) -> Option<Strike> {
         for _ in 0..TRIES {
             let (least_ms, most_ms) = kind.lasts_ms();
@@ -237,19 +240,19 @@ impl Planner {
 }
 
 impl Round {
-    /// What it consists of.
+    /// Returns the kinds of its faults.
     #[cfg(test)]
     fn kinds(&self) -> impl Iterator<Item = Kind> {
         std::iter::once(self.solo.kind).chain(self.strikes.iter().map(|strike| strike.kind))
     }
 }
 
-/// What this store can suffer.
+/// Returns the kinds of faults that can strike this store.
 pub(crate) fn kinds(store: Store) -> Vec<Kind> {
     Kind::ALL.into_iter().filter(|kind| kind.is_of(store)).collect()
 }
 
-/// Whether they are done to the same thing at the same time, so that the end of one would end the other.
+/// Whether two faults strike the same target at the same time, so that the end of one would end the other.
 fn collide(one: &Strike, other: &Strike) -> bool {
     // A server takes some time to come back.
     const APART_MS: u64 = 300;
@@ -276,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_plans_the_same_again_and_another_plans_something_else() {
+    fn a_seed_repeats_its_plan_and_another_seed_plans_differently() {
         assert_eq!(rounds(7, 50), rounds(7, 50));
         assert_ne!(rounds(7, 1)[0].strikes, rounds(8, 1)[0].strikes);
     }
 
     #[test]
-    fn every_kind_comes_within_two_minutes_whatever_the_seed() {
+    fn every_kind_is_planned_within_two_minutes_for_any_seed() {
         for seed in 0..2_000 {
             let planned: BTreeSet<Kind> = rounds(seed, ROUNDS_OF_ALL).iter().flat_map(Round::kinds).collect();
             let missing: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| !planned.contains(kind)).collect();
@@ -293,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_one_server_do_not_meet_and_all_end_within_their_round() {
+    fn faults_of_one_server_do_not_overlap_and_end_within_their_round() {
         for round in (0..200).flat_map(|seed| rounds(seed, 12)) {
             for (i, one) in round.strikes.iter().enumerate() {
                 assert!(one.ends_ms() < round.faults_ms && one.kind.strikes(round.epoch), "{one:?} in {round:?}");
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_suffers_what_its_programs_do() {
+    fn faults_of_a_directory_strike_only_its_clients() {
         let mut planner = Planner::new(3, Store::File);
         let rounds: Vec<Round> = (0..ROUNDS_OF_ALL).map(|_| planner.next_round()).collect();
         let planned: BTreeSet<Kind> = rounds.iter().flat_map(Round::kinds).collect();
@@ -313,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quorum_suffers_what_its_nodes_do_mostly_a_minority_and_sometimes_most_of_them() {
+    fn faults_of_a_quorum_strike_a_minority_mostly_and_sometimes_a_majority() {
         for seed in 0..200 {
             let rounds = rounds_of(Store::Quorum, seed, ROUNDS_OF_ALL);
             let strikes = || rounds.iter().flat_map(|round| round.strikes.iter().map(move |strike| (round, strike)));
@@ -330,7 +333,7 @@ mod tests {
 
     /// `tests/chaos_quorum.rs` relies on it.
     #[test]
-    fn there_is_a_seed_that_empties_most_nodes_in_the_first_round_and_again_and_again() {
+    fn a_known_seed_empties_most_nodes_in_the_first_round_and_later() {
         let empties = |strike: &Strike| {
             let is_empty = matches!(strike.kind, Kind::FlushAll | Kind::CrashEmpty);
             is_empty && strike.nodes.iter().count() > NODES / 2
@@ -356,7 +359,7 @@ mod tests {
     #[test]
     fn all_kinds_are_listed_once() {
         assert_eq!(BTreeSet::from(Kind::ALL).len(), Kind::ALL.len());
-        assert_eq!(Kind::ALL.last(), Some(&Kind::Garble), "the last of the enum");
+        assert_eq!(Kind::ALL.last(), Some(&Kind::Garble), "the last variant");
         assert_eq!(Kind::ALL.len(), Kind::Garble as usize + 1);
     }
 }

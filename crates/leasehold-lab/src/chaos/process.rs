@@ -1,4 +1,4 @@
-//! Our own child processes: the lab starts itself again, for clients and for what eats processor time.
+//! The lab's own child processes: it starts itself again, for clients and for processes that consume processor time.
 
 use std::hint::black_box;
 use std::process::{Command, ExitCode};
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-/// The word by which the lab starts a client.
+/// The subcommand of a client.
 pub(crate) const CLIENT: &str = "chaos-client";
-/// The word by which it starts a process that computes.
+/// The subcommand of a process that computes.
 pub(crate) const BURN: &str = "chaos-burn";
 
-/// This very program, also when its file was replaced since: a long run outlives a build.
+/// Returns a command that starts this very program, even if its file was replaced since: a long run outlives a build.
 pub(crate) fn us() -> Command {
     Command::new("/proc/self/exe")
 }
 
-/// Whoever kills the lab kills us, also while we are stopped.
+/// Ensures that this process is killed when the lab is, even while it is stopped.
 pub(crate) fn die_with_parent() {
     set_parent_process_death_signal(Some(Signal::KILL)).expect("the kernel knows this signal");
 }
 
-/// `chaos-burn MS`: computes for so long, and ends by itself whatever happens.
+/// Runs `chaos-burn MS`: computes for this time, and ends by itself in any case.
 pub(crate) fn burn(mut args: impl Iterator<Item = String>) -> ExitCode {
     let Some(ms) = args.next().and_then(|ms| ms.parse().ok()) else { return ExitCode::from(2) };
     die_with_parent();

@@ -1,11 +1,11 @@
-//! Five servers that know nothing of each other, each with a proxy in front, and how long those rest that forgot.
+//! Five servers that do not know each other, each with a proxy in front, and the quarantines of those that forgot.
 //!
-//! What one Redis is excused for, a quorum is not. A node that comes back empty, with the state of a second ago, or
-//! flushed, excuses nothing at all, however many of them do at once: it rests. So here a fault costs time and never a
-//! promise, and nobody asks which nodes have forgotten but the bound within which everybody has to be served.
+//! A quorum does not have the excuses of one Redis. A node that comes back empty, with the state of a second ago, or
+//! flushed excuses nothing at all, however many nodes do so at once: it is in quarantine. So a fault costs time here and
+//! never a promise. Only the bound within which every client must be served depends on which nodes have forgotten.
 //!
-//! Clocks are apart by what the promises allow, and are not set while it runs: a jump forward excuses overlaps for seconds,
-//! and would hide what is to be seen here. The simulation sets them.
+//! Clocks differ by as much as the promises allow, and are not set during a run: a jump forward excuses overlaps for
+//! seconds, and would hide the violations that this run looks for. The simulation sets clocks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,24 +18,25 @@ use super::fleet::{DIRECT, PROXIED};
 use super::node::{Node, settings};
 use super::plan::{Epoch, NODES};
 
-/// The longest lease. A node rests for 22 s at least, whatever this is; and it is longer than what a round has to heal in
-/// while a majority votes, or a lease that nobody has given back would end by itself before anybody looks.
+/// The longest lease. The quarantine of a node is at least 22 s in any case. The lease is longer than the time that a
+/// round has for its repair while a majority votes. Otherwise a lease that was never released would end by itself before
+/// the check for residue.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(20);
-/// Within this time from the healing somebody has greeted each node, which is when its rest begins.
-const GREETED: Duration = Duration::from_secs(5);
-/// How far each clock is from the true time, at most.
+/// Within this time after the repair a client has connected to each node, which is when its quarantine begins.
+const CONNECTED: Duration = Duration::from_secs(5);
+/// The largest distance of a clock from the true time.
 const APART_US: u64 = CLOCK_ERROR_MS * 1000 * 7 / 10;
 
-/// The nodes, and the ways to them.
+/// The nodes, and the URLs of clients.
 pub(crate) struct Quorum {
     pub(crate) nodes: Vec<Node>,
     by_proxy: String,
     direct: String,
-    pub(crate) rests: Rests,
+    pub(crate) quarantines: Quarantines,
 }
 
 impl Quorum {
-    /// Nodes that rest: [`begun`](leasehold::quorum::begin) they vote.
+    /// Starts nodes in quarantine. Once [`begun`](leasehold::quorum::begin), they vote.
     pub(crate) fn start(epoch: Epoch) -> Self {
         let servers = Servers::builder(NODES).each(settings(epoch)).max_lease(MAX_LEASE).start();
         let mut random = Random::new(epoch.number);
@@ -45,59 +46,59 @@ impl Quorum {
         }
         let (by_proxy, direct) = (servers.url_by_proxy(), servers.url());
         let nodes = servers.into_nodes().map(|(server, proxy)| Node::new(server, proxy)).collect();
-        Self { nodes, by_proxy, direct, rests: Rests::default() }
+        Self { nodes, by_proxy, direct, quarantines: Quarantines::default() }
     }
 
-    /// By which way each client comes.
+    /// Returns the URL of each client.
     pub(crate) fn urls(&self) -> Vec<String> {
         let direct = vec![self.direct.clone(); DIRECT];
         vec![self.by_proxy.clone(); PROXIED].into_iter().chain(direct).collect()
     }
 
-    /// By which way the lab itself looks.
+    /// Returns the URL for the lab's own checks.
     pub(crate) fn calm_url(&self) -> String {
         self.direct.clone()
     }
 }
 
-/// Which nodes have forgotten something, and until when they rest for it. Clones share it.
+/// The nodes that have forgotten something, and the ends of their quarantines. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Rests(Arc<Mutex<[Rest; NODES]>>);
+pub(crate) struct Quarantines(Arc<Mutex<[NodeState; NODES]>>);
 
 #[derive(Clone, Copy, Debug, Default)]
-enum Rest {
+enum NodeState {
     #[default]
     Votes,
-    /// In this round, and its rest has begun or is yet to.
+    /// The node forgot in this round; its quarantine has begun or will begin.
     Forgot,
-    Until(Instant),
+    QuarantinedUntil(Instant),
 }
 
-impl Rests {
-    /// This node has lost something.
+impl Quarantines {
+    /// Records that this node has lost something.
     pub(crate) fn forgot(&self, at: usize) {
-        self.all()[at] = Rest::Forgot;
+        self.all()[at] = NodeState::Forgot;
     }
 
-    /// Every node can be greeted from now on.
+    /// Records that clients can connect to every node from now on.
     pub(crate) fn healed(&self) {
-        let until = Instant::now() + GREETED + Duration::from_millis(rest_ms(max_lease_ms()));
-        let forgot = |rest: &&mut Rest| matches!(rest, Rest::Forgot);
-        self.all().iter_mut().filter(forgot).for_each(|rest| *rest = Rest::Until(until));
+        let until = Instant::now() + CONNECTED + Duration::from_millis(rest_ms(max_lease_ms()));
+        let forgot = |state: &&mut NodeState| matches!(state, NodeState::Forgot);
+        self.all().iter_mut().filter(forgot).for_each(|state| *state = NodeState::QuarantinedUntil(until));
     }
 
-    /// How long it takes at most until a majority votes, after a healing.
+    /// Returns the longest time until a majority votes, after a repair.
     pub(crate) fn majority_within(&self) -> Duration {
         let now = Instant::now();
-        let mut left = self.all().map(|rest| match rest {
-            Rest::Until(until) => until.saturating_duration_since(now),
-            Rest::Votes | Rest::Forgot => Duration::ZERO,
+        let mut left = self.all().map(|state| match state {
+            NodeState::QuarantinedUntil(until) => until.saturating_duration_since(now),
+            NodeState::Votes | NodeState::Forgot => Duration::ZERO,
         });
         left.sort_unstable();
         left[NODES / 2]
     }
 
-    fn all(&self) -> MutexGuard<'_, [Rest; NODES]> {
+    fn all(&self) -> MutexGuard<'_, [NodeState; NODES]> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -111,15 +112,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_majority_votes_when_the_third_of_five_has_rested() {
-        let rests = Rests::default();
-        rests.forgot(0);
-        rests.forgot(3);
-        rests.healed();
-        assert_eq!(rests.majority_within(), Duration::ZERO, "three remember");
-        rests.forgot(1);
-        rests.healed();
-        let within = rests.majority_within();
+    fn a_majority_votes_when_the_quarantine_of_the_third_of_five_ends() {
+        let quarantines = Quarantines::default();
+        quarantines.forgot(0);
+        quarantines.forgot(3);
+        quarantines.healed();
+        assert_eq!(quarantines.majority_within(), Duration::ZERO, "three remember");
+        quarantines.forgot(1);
+        quarantines.healed();
+        let within = quarantines.majority_within();
         assert!(
             within > Duration::from_millis(rest_ms(max_lease_ms())) && within < Duration::from_secs(30),
             "{within:?}"

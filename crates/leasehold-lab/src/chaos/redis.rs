@@ -1,4 +1,4 @@
-//! A Redis and the ways to it, as they are broken and mended.
+//! A Redis and its proxies, which faults break and the lab repairs.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::fleet::{DIRECT, PROXIED};
 use super::node::{Node, settings};
 use super::plan::{Epoch, Reach};
 
-/// A server, the two proxies before it, and its clock.
+/// A server, the two proxies in front of it, and its clock.
 pub(crate) struct Redis {
     epoch: Epoch,
     pub(crate) node: Node,
-    /// The one that follows failovers and does nothing else.
+    /// The proxy that follows failovers and does nothing else.
     calm: FaultProxy,
     pub(crate) clock: ClockLog,
 }
@@ -25,7 +25,7 @@ impl Redis {
         Self { epoch, node: Node::new(server, faulty), calm, clock: ClockLog::new() }
     }
 
-    /// By which way each client comes.
+    /// Returns the URL of each client.
     pub(crate) fn urls(&self) -> Vec<String> {
         let direct = match self.epoch.reach {
             Reach::Direct => self.node.server.url(),
@@ -34,26 +34,26 @@ impl Redis {
         vec![self.node.faulty.url(); PROXIED].into_iter().chain(vec![direct; DIRECT]).collect()
     }
 
-    /// By which way the lab itself looks.
+    /// Returns the URL for the lab's own checks.
     pub(crate) fn calm_url(&self) -> String {
         self.calm.url()
     }
 
-    /// Sets the server's clock to so much more, or less, than it shows.
+    /// Shifts the server's clock by this much, forward or back.
     pub(crate) fn shift_clock(&mut self, by_us: i64) {
         let shift_us = self.clock.shift_us() + by_us;
         self.clock.set(shift_us);
         self.node.server.shift_clock(shift_us);
     }
 
-    /// A server of the same kind that follows this one, with a clock that shows the same.
+    /// Starts a server of the same kind that replicates this one, with a clock that shows the same.
     pub(crate) fn replica(&self) -> RedisServer {
         let replica = settings(self.epoch).replica_of(&self.node.server).start();
         replica.shift_clock(self.clock.shift_us());
         replica
     }
 
-    /// Leads everybody to another server.
+    /// Redirects all clients to another server.
     pub(crate) fn replace_server(&mut self, by: RedisServer) {
         self.node.faulty.set_target(by.port());
         self.calm.set_target(by.port());

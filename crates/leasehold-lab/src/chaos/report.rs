@@ -1,4 +1,4 @@
-//! What a run says at its end, to people and to programs.
+//! The report at the end of a run, for people and for programs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use super::kind::Kind;
 use super::options::{Options, Store};
 use super::plan::kinds;
 
-/// Fewer grants in the calm seconds, on the average, prove nothing.
+/// The minimum mean of grants in the calm seconds: fewer prove nothing.
 const MEAN_MIN: u64 = 25;
 
-/// What the tally of a client calls a path with.
+/// The prefix of a path in the tally of a client.
 pub(crate) const PATH: &str = "path: ";
 
 /// The figures of a run.
@@ -28,9 +28,9 @@ pub(crate) struct Report {
     pub(crate) fenced_writes: u64,
     pub(crate) refused_by_the_fence: u64,
     pub(crate) unfenced_lost_updates: u64,
-    /// Calls, while no store was broken, that were held to their time and answer.
+    /// Calls whose duration and result were judged, while no store was broken.
     pub(crate) calm_calls: u64,
-    /// By how much the longest of these outlasted its wait.
+    /// The longest time by which such a call outlasted its wait.
     pub(crate) calm_longest_us: u64,
     pub(crate) calm_grants_per_s_least: u64,
     pub(crate) calm_grants_per_s_mean: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Report {
     pub(crate) faults_in_all: u64,
     pub(crate) excused: BTreeMap<String, u64>,
     pub(crate) clients: BTreeMap<String, u64>,
-    /// Labels of the library's rare paths, of processes that were not killed.
+    /// Labels of the library's rare paths, from processes that were not killed.
     pub(crate) paths: BTreeMap<String, u64>,
     pub(crate) paths_not_taken: Vec<String>,
     pub(crate) violations: Vec<String>,
@@ -49,7 +49,7 @@ impl Report {
         (options, time, rounds): (&Options, Duration, u64),
         score: Score,
         struck: &BTreeMap<Kind, u64>,
-        told: BTreeMap<String, u64>,
+        tallies: BTreeMap<String, u64>,
         mut violations: Vec<String>,
     ) -> Self {
         if violations.is_empty() && options.time >= options.store.whole() {
@@ -59,13 +59,13 @@ impl Report {
         let calm = &score.calm_grants_per_s;
         let mean = calm.iter().sum::<u64>() / (calm.len() as u64).max(1);
         if violations.is_empty() && mean < MEAN_MIN {
-            violations.push(format!("only {mean} grants in a calm second, on the average, at least {MEAN_MIN} wanted"));
+            violations.push(format!("only {mean} grants in a calm second on average, at least {MEAN_MIN} wanted"));
         }
         if violations.is_empty() && score.calm_calls == 0 {
-            violations.push("no call was held to its time and answer while no store was broken".into());
+            violations.push("no call was judged while no store was broken".into());
         }
         let (paths, clients): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            told.into_iter().partition(|(what, _)| what.starts_with(PATH));
+            tallies.into_iter().partition(|(what, _)| what.starts_with(PATH));
         let times = |mark: &Mark| paths.get(&format!("{PATH}{}", mark.name())).copied().unwrap_or(0);
         let (taken, not_taken): (Vec<Mark>, Vec<Mark>) = marks(options.store).partition(|mark| times(mark) > 0);
         Self {
@@ -105,7 +105,7 @@ impl Report {
             self.store, self.seed, self.rounds, self.seconds, self.grants, self.faults_in_all
         );
         words += &format!(
-            "  before faults: {} grants a second on the average, {} in the worst round\n",
+            "  before faults: {} grants a second on average, {} in the worst round\n",
             self.calm_grants_per_s_mean, self.calm_grants_per_s_least
         );
         let (calls, longest) = (self.calm_calls, Duration::from_micros(self.calm_longest_us));
@@ -117,7 +117,7 @@ impl Report {
         for (title, counts) in [
             ("faults", &self.faults),
             ("overlaps and falls of tokens that a fault excuses", &self.excused),
-            ("what clients met", &self.clients),
+            ("events of clients", &self.clients),
         ] {
             let counts: Vec<String> = counts.iter().map(|(what, count)| format!("{what} {count}")).collect();
             words += &format!("  {title}: {}\n", counts.join(", "));
@@ -132,7 +132,7 @@ impl Report {
     }
 }
 
-/// The labels that a run on this store can come by: on a Redis it is a script that makes the step, which has none.
+/// Returns the labels that a run on this store can reach. On a Redis a script makes the step, which has no labels.
 fn marks(store: Store) -> impl Iterator<Item = Mark> {
     const FIRST_OF_SESSION: Mark = Mark::OlderAnswer;
     let is_there = move |mark: &Mark| match store {

@@ -1,4 +1,4 @@
-//! A run: round after round until its time is over, somebody interrupts it, or something is wrong.
+//! A run: round after round until its time is over, a signal interrupts it, or a violation is found.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,14 +23,14 @@ use super::residue::{self, residue};
 use super::stage::Stage;
 use super::stop::{Interrupted, Stop};
 
-/// Fewer grants in a second without faults prove nothing. Two processors that have nothing else to do make some hundreds.
+/// The minimum number of grants in the calm second: fewer prove nothing. Two idle processors make some hundreds.
 const CALM_GRANTS_MIN: u64 = 5;
-/// A run that has to meet every kind of fault is given so much more for that.
+/// The extra time that a run gets if it must meet every kind of fault.
 const OVERTIME: Duration = Duration::from_secs(60);
-/// How many violations are shown; all of them are in the kept files.
+/// How many violations are printed; the kept files contain all of them.
 const SHOWN: usize = 20;
 
-/// What a run consists of. Fields are dropped in this order.
+/// The state of a run. Fields are dropped in this order.
 struct Run<'a> {
     options: &'a Options,
     stop: Stop,
@@ -86,26 +86,29 @@ impl Run<'_> {
         let violated = self.violations.clone();
         let run = (self.options, begun.elapsed(), rounds);
         let report = Report::new(run, self.score, &self.ledger.counts(), self.clients, self.violations);
-        let told = match self.options.form {
+        let output = match self.options.form {
             Form::Words => report.words(),
             Form::Json => report.json() + "\n",
         };
-        // Whoever no longer reads this loses no history by that.
-        let _ = io::stdout().write_all(told.as_bytes());
+        // If the reader has closed the pipe, no history is lost: it is in files.
+        let _ = io::stdout().write_all(output.as_bytes());
         if report.is_clean() {
             return ExitCode::SUCCESS;
         }
         report.violations.iter().filter(|v| !violated.contains(v)).for_each(|v| eprintln!("chaos: {v}"));
         if !violated.is_empty() {
             let dir = self.dir.keep().join(format!("round-{}", rounds));
-            eprintln!("chaos: verdict.txt, and the round's history, in {} (merged.jsonl: all clients')", dir.display());
+            eprintln!(
+                "chaos: verdict.txt and the round's histories are in {} (merged.jsonl has those of all clients)",
+                dir.display()
+            );
         }
         eprintln!("chaos: to repeat the schedule: {}", self.options.replay());
         ExitCode::FAILURE
     }
 
-    /// Until its time is over. A run that is to meet every kind of fault goes on for those that were planned and found
-    /// nobody to strike.
+    /// Whether the run goes on. It ends when its time is over. A run that must meet every kind of fault goes on for the
+    /// kinds that were planned and found no process to strike.
     fn goes_on(&self, begun: Instant, rounds: u64) -> bool {
         let time = self.options.time;
         let is_over = begun.elapsed() >= time;
@@ -144,7 +147,7 @@ impl Run<'_> {
         self.stop.check()?;
         let recorder = self.ledger.recorder();
         let mut found: Vec<String> = drained.stuck.iter().map(|who| format!("stuck: {who}")).collect();
-        // A client that hangs holds what it has: one violation is enough to read.
+        // A client that hangs keeps its locks, so the check for residue would only repeat that violation.
         if found.is_empty() {
             let residue = residue(stage, names, &recorder);
             found = residue.complaints;
@@ -201,7 +204,7 @@ impl Run<'_> {
         self.violations = found;
     }
 
-    /// A clean round's files are of no use; those of another one are all there is.
+    /// Removes the files of a clean round. The files of a failed round are the only evidence, so they are kept.
     fn keep_or_remove(&self, round: &Round, dir: &Path) -> io::Result<()> {
         if self.violations.is_empty() {
             return fs::remove_dir_all(dir);

@@ -1,4 +1,4 @@
-//! Where it happens: a store, the clients, and an eye that looks without being looked at.
+//! The environment of an epoch: a store, the clients, and an observer that no fault strikes.
 
 use std::time::Duration;
 
@@ -13,47 +13,47 @@ use super::node::Node;
 use super::options::Store;
 use super::plan::Epoch;
 
-/// What rounds of one epoch share. Fields are dropped in this order.
+/// The common state of the rounds of one epoch. Fields are dropped in this order.
 pub(crate) struct Stage {
-    eye: Option<Leasehold>,
+    observer: Option<Leasehold>,
     pub(crate) fleet: Fleet,
     pub(crate) ground: Ground,
     pub(crate) store: Store,
     pub(crate) excuses: Excuses,
-    /// By how much the clock was set back in this round: leases of the dead last for so much longer.
+    /// By how much the clock was set back in this round: leases of dead clients last longer by this much.
     pub(crate) set_back: Duration,
     runtime: Handle,
 }
 
-/// How long a look for a fault's sake may take.
-const GLANCE: Duration = Duration::from_millis(300);
-/// How long an operator waits for what it does.
+/// The timeout of an inspection that a fault needs.
+const INSPECTION: Duration = Duration::from_millis(300);
+/// The timeout of an operator's action.
 const OPERATION: Duration = Duration::from_secs(3);
 
 impl Stage {
     pub(crate) fn set(store: Store, epoch: Epoch, registers: u16, runtime: Handle) -> Self {
         let ground = Ground::start(store, epoch, &runtime);
-        let (urls, eye) = (ground.urls(), ground.calm_url());
+        let (urls, observer) = (ground.urls(), ground.calm_url());
         let fleet = Fleet::start(urls, registers);
-        let eye = Leasehold::builder(&eye).holder("eye").connect();
-        let eye = Some(runtime.block_on(eye).expect("the store is whole"));
+        let observer = Leasehold::builder(&observer).holder("observer").connect();
+        let observer = Some(runtime.block_on(observer).expect("the store is whole"));
         let (excuses, set_back) = (Excuses::default(), Duration::ZERO);
-        Self { eye, fleet, ground, store, excuses, set_back, runtime }
+        Self { observer, fleet, ground, store, excuses, set_back, runtime }
     }
 
-    /// What the holder of this name calls itself.
+    /// Returns the label of this name's holder.
     pub(crate) fn holder(&self, name: &str) -> Option<String> {
         Some(self.seen(name)?.holder?.label)
     }
 
-    /// What the store says of this name.
+    /// Inspects this name.
     pub(crate) fn seen(&self, name: &str) -> Option<Inspection> {
-        let mutex = self.eye.as_ref()?.mutex(name);
-        let seen = self.runtime.block_on(async { tokio::time::timeout(GLANCE, mutex.inspect()).await });
+        let mutex = self.observer.as_ref()?.mutex(name);
+        let seen = self.runtime.block_on(async { tokio::time::timeout(INSPECTION, mutex.inspect()).await });
         seen.ok()?.ok()
     }
 
-    /// Revokes the lease of whoever calls itself so, by a client that is gone when this returns.
+    /// Revokes the lease of the client with this label. The revoking client is gone when this returns.
     pub(crate) fn revoke(&self, name: &str, label: &str, grace: Duration) -> Result<(), String> {
         let url = self.ground.calm_url();
         let revoke = async {
@@ -71,29 +71,29 @@ impl Stage {
             Ok(Ok(Revoked::Within(_))) => Ok(()),
             Ok(Ok(Revoked::NotHeld)) => Err("it does not hold".into()),
             Ok(Err(error)) => Err(leasehold::Error::to_string(&error)),
-            Err(_) => Err(format!("no answer in {OPERATION:?}")),
+            Err(_) => Err(format!("no reply in {OPERATION:?}")),
         }
     }
 
-    pub(crate) fn eye(&self) -> &Leasehold {
-        self.eye.as_ref().expect("open until the stage is dropped")
+    pub(crate) fn observer(&self) -> &Leasehold {
+        self.observer.as_ref().expect("open until the stage is dropped")
     }
 
     pub(crate) fn runtime(&self) -> &Handle {
         &self.runtime
     }
 
-    /// For faults of a server, which are planned for nothing else.
+    /// Returns a server, for faults that strike servers.
     pub(crate) fn node(&mut self, at: usize) -> &mut Node {
         self.ground.node(at)
     }
 
-    /// What it comes to when a server loses something.
+    /// Returns the effect of a server's loss.
     pub(crate) fn losses(&self) -> Losses {
         self.ground.losses(&self.excuses)
     }
 
-    /// Sets the server's clock to so much more, or less, than it shows.
+    /// Shifts the server's clock by this much, forward or back.
     pub(crate) fn shift_clock(&mut self, by_us: i64) {
         let from_us = boottime_us();
         let redis = self.ground.redis();
@@ -109,6 +109,6 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         let _inside = self.runtime.enter();
-        drop(self.eye.take());
+        drop(self.observer.take());
     }
 }

@@ -1,5 +1,5 @@
-//! SIGINT and SIGTERM end a run in order: what was started is ended, and nothing stays behind. (SIGHUP is left alone, so
-//! that nohup means what it says.)
+//! SIGINT and SIGTERM end a run in order: all processes that it started are ended, and nothing is left over. (SIGHUP is
+//! not handled, so that nohup works.)
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Somebody wants us to end, by this signal.
+/// A signal that requests the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interrupted(pub(crate) i32);
 
@@ -35,12 +35,12 @@ impl Stop {
         self.sleep_until(Instant::now())
     }
 
-    /// Sleeps until then, or until a signal comes.
+    /// Sleeps until this time, or until a signal arrives.
     pub(crate) fn sleep_until(&self, until: Instant) -> Result<(), Interrupted> {
-        let (signal, bell) = &*self.0;
+        let (signal, changed) = &*self.0;
         let signal = signal.lock().unwrap_or_else(PoisonError::into_inner);
         let time = until.saturating_duration_since(Instant::now());
-        let came = bell.wait_timeout_while(signal, time, |signal| signal.is_none());
+        let came = changed.wait_timeout_while(signal, time, |signal| signal.is_none());
         came.unwrap_or_else(PoisonError::into_inner).0.map_or(Ok(()), |signal| Err(Interrupted(signal)))
     }
 }

@@ -11,11 +11,11 @@ use super::world::{Act, Play, World, is_quiet};
 
 impl World {
     pub(crate) fn acts(&self, play: &Play, acts: &mut Vec<Act>) {
-        // A session that no fault hits, and that has but one connection, hears its next message at once: nothing that
-        // could happen in between would make a difference to it or to anybody else.
+        // A session that no fault hits, and that has only one connection, receives its next message at once: no event in
+        // between could make a difference to it or to any other session.
         let is_prompt = |s: &u8| self.is_prompt(play, *s) && !self.sessions[*s as usize].links[0].back.is_empty();
         if let Some(s) = (0..self.sessions.len() as u8).find(is_prompt) {
-            return acts.push(Act::Hear(s, 0));
+            return acts.push(Act::Receive(s, 0));
         }
         for s in 0..self.sessions.len() as u8 {
             self.acts_of(play, s, acts);
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// Whether a grant lives, is not revoked yet, and is held by a session that faults hit.
+    /// Whether a grant is valid, not revoked yet, and held by a session that faults hit.
     fn may_be_revoked(&self, play: &Play, grant: &Grant) -> bool {
         let is_live = grant.end_us() > self.clock_us() && grant.state != GrantState::Revoked;
         is_live && play.scene.is_hit(attempt_of(grant.id).0)
@@ -51,7 +51,8 @@ impl World {
         scene.links_of(s) == 1 && !is_hit && session.life == Life::Awake && !session.tasks.contains(&Task::Idle)
     }
 
-    /// Time passes when nothing is under way, or when what is under way is slow; and when everybody who is to come has.
+    /// Whether time may pass: every message has arrived or may be slow, and every task that must start by now has
+    /// started.
     fn may_tick(&self, play: &Play) -> bool {
         let scene = &play.scene;
         let is_slow = |s: u8| scene.is_hit(s) && self.budget.slow > 0;
@@ -101,7 +102,7 @@ impl World {
     fn acts_awake(&self, play: &Play, s: u8, acts: &mut Vec<Act>) {
         let session = &self.sessions[s as usize];
         let (budget, is_hit) = (&self.budget, play.scene.is_hit(s));
-        // Local tasks of one kind are alike: they start in order.
+        // Local tasks of one kind are interchangeable, so they start in order.
         acts.extend(session.tasks.iter().position(|t| *t == Task::Idle).map(|t| Act::Start(s, t as u8)));
         for (t, task) in session.tasks.iter().enumerate().map(|(t, task)| (t as u8, task)) {
             match task {
@@ -112,7 +113,7 @@ impl World {
         }
         for (k, link) in session.links.iter().enumerate().map(|(k, link)| (k as u8, link)) {
             if !link.back.is_empty() {
-                acts.push(Act::Hear(s, k));
+                acts.push(Act::Receive(s, k));
             }
             if !link.is_up {
                 acts.push(Act::Reconnect(s, k));

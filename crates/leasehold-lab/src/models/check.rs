@@ -1,4 +1,4 @@
-//! The search: one model, from its first state to its last.
+//! The search of one model, from its first state to its last.
 
 use std::cell::RefCell;
 use std::fmt::Debug;
@@ -11,14 +11,14 @@ use stateright::{Checker, DiscoveryClassification, HasDiscoveries, Model};
 use super::rules::Off;
 use super::world::{Act, Play};
 
-/// What a search has found.
+/// The result of a search.
 pub(crate) struct Found<A = Act> {
     pub(crate) states: usize,
     pub(crate) depth: usize,
     pub(crate) took: Duration,
-    /// What must never be, and the shortest way to it.
+    /// The violation that was found, and the shortest schedule that leads to it.
     pub(crate) harm: Option<Schedule<A>>,
-    /// What the search never came by, although it should have.
+    /// The states that the search should have reached, and did not.
     pub(crate) missed: Vec<&'static str>,
 }
 
@@ -27,14 +27,15 @@ pub(crate) struct Schedule<A = Act> {
     pub(crate) acts: Vec<A>,
 }
 
-/// A model of the protocol. The store's flaw is switched for the whole process: one run at a time.
+/// Searches a model of the protocol. The store's flaw is switched for the whole process, so only one search runs at a
+/// time.
 pub(crate) fn search(play: &Play) -> Found {
     let _turn = Turn::take(play.off);
     explore(play.clone(), play.watch.is_some())
 }
 
-/// Any model. Breadth first, to the end or to the first harm. One thread finds the shortest way to one; where none is to
-/// be found two are faster.
+/// Searches any model, breadth first, to the end or to the first violation. One thread finds the shortest schedule; if
+/// no violation is expected, two threads are faster.
 pub(super) fn explore<M>(model: M, is_flawed: bool) -> Found<M::Action>
 where
     M: Model<State: Clone + Debug + Hash + PartialEq + Send + Sync, Action: Clone + Debug + PartialEq + Send + Sync>
@@ -61,8 +62,8 @@ where
     found
 }
 
-/// A schedule in words, line by line.
-pub(crate) fn tell(play: &Play, acts: &[Act]) -> Vec<String> {
+/// Describes a schedule in words, line by line.
+pub(crate) fn describe(play: &Play, acts: &[Act]) -> Vec<String> {
     let _turn = Turn::take(play.off);
     let mut world = play.init_states().remove(0);
     let log = RefCell::new(Vec::new());
@@ -72,7 +73,7 @@ pub(crate) fn tell(play: &Play, acts: &[Act]) -> Vec<String> {
     log.into_inner()
 }
 
-/// The store's flaw is switched for the whole process: one run at a time.
+/// The right to run a search. The store's flaw is switched for the whole process, so only one search runs at a time.
 struct Turn {
     _alone: MutexGuard<'static, ()>,
 }

@@ -1,4 +1,4 @@
-//! The models of a minimum hold (P23).
+//! The scenes of a minimum hold (P23).
 
 use super::scene::{Budget, Renewal, Scene};
 use super::scenes::ONE;

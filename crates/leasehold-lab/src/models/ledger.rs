@@ -1,28 +1,28 @@
-//! What an all-knowing observer writes down: history that no session can see, kept as small as the properties allow.
+//! The record of an all-knowing observer: history that no session can see, kept as small as the properties allow.
 
 use leasehold_spec::{Contention, Grant, Token};
 
 use super::scene::Scene;
 use super::session::Run;
 
-/// What must never be.
+/// A violation that must never happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Harm {
     TwoHolders,
     TokenFell,
-    Haunted,
+    UnknowingHolder,
     LeftButHolds,
     HeadWaits,
     FalseAlarm,
     FalseReport,
     OutOfOrder,
-    ToTheDeaf,
-    DearDeath,
+    ToDetached,
+    CostlyDeath,
     ClaimUnnoticed,
     ClaimWasted,
-    Heedless,
+    IgnoresWaiters,
     WaitsForEver,
-    NobodyStands,
+    Unrepresented,
     Outranks,
     LetInLate,
     Starves,
@@ -34,27 +34,27 @@ pub(crate) enum Harm {
 }
 
 impl Harm {
-    /// The property that it breaks, as reports name it.
+    /// Returns the violated property, as reports name it.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::TwoHolders => "two holders at once",
             Self::TokenFell => "a token that is not above every earlier one",
-            Self::Haunted => "a lease held by nobody who knows of it",
-            Self::LeftButHolds => "a lease that waits out its own leave",
+            Self::UnknowingHolder => "a lease whose holder does not know of it",
+            Self::LeftButHolds => "a lease that is kept until its attempt may leave again",
             Self::HeadWaits => "a live waiter left at a free lease",
             Self::FalseAlarm => "a release in time is called NotHeld",
-            Self::FalseReport => "a caller is told NotHeld, and had given back in time",
+            Self::FalseReport => "a caller gets NotHeld although it released in time",
             Self::OutOfOrder => "a waiter passed over for a later one",
-            Self::ToTheDeaf => "a lease handed to an inbox that is gone",
-            Self::DearDeath => "a dead process costs more than one claim",
-            Self::ClaimUnnoticed => "a lapsed claim that nobody looks after",
+            Self::ToDetached => "a lease handed to an inbox that is gone",
+            Self::CostlyDeath => "a dead process costs more than one claim",
+            Self::ClaimUnnoticed => "a lapsed claim that nobody re-checks",
             Self::ClaimWasted => "a claim that lapses on a waiter which is awake and connected",
-            Self::Heedless => "a run that goes on although others are known to wait",
-            Self::WaitsForEver => "a waiter that waits for ever",
-            Self::NobodyStands => "a local queue that nothing stands for",
+            Self::IgnoresWaiters => "a run that goes on although others are known to wait",
+            Self::WaitsForEver => "a waiter that waits forever",
+            Self::Unrepresented => "a local queue without a grant, a request or an entry",
             Self::Outranks => "an old holder whose token is not below its successor's",
-            Self::LetInLate => "a task let in by its session on a lease that has ended",
-            Self::Starves => "a run that goes on unheard while others wait",
+            Self::LetInLate => "a task that its session let in on an ended lease",
+            Self::Starves => "a run that goes on without a reply while others wait",
             Self::GraceOutlasted => "a waiter that a revoked lease keeps waiting beyond its grace",
             Self::GrantedTooSoon => "a lease that is granted before its cool-down is over",
             Self::CoolsTooLong => "a cool-down that is longer than was asked for",
@@ -66,35 +66,36 @@ impl Harm {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
-    /// What a step did wrong. What is wrong with a state is not written down: it can be seen.
+    /// The violation that a step caused. A violation that a state itself shows is not recorded.
     pub(crate) harm: Option<Harm>,
-    /// The highest token that anybody entered with, and the local passes before it.
+    /// The highest token that a task has entered with, and the number of local passes before it.
     pub(crate) entered: (Token, u8),
-    /// The last hand-over: by whom, to whom.
+    /// The last hand-over: the session that handed over, and the new holder.
     pub(crate) handed: Option<Handed>,
-    /// The earliest place that each attempt came back to with a ticket, while it waits.
+    /// The earliest place that each waiting attempt has presented with a ticket.
     pub(crate) places: Vec<((u8, u8), u64)>,
-    /// The attempts whose release was carried out in time, oldest first, until the session knows.
+    /// The attempts whose release was carried out in time, oldest first, until the session gets the reply.
     pub(crate) gave_back: Vec<(u8, u8)>,
-    /// The one that the record remembers.
+    /// The last of them, which the record remembers.
     pub(crate) gave_back_last: Option<(u8, u8)>,
-    /// For how long a dead process was kept as the holder that it never knew to be.
+    /// For how long a dead process was kept as the holder without ever learning of its grant.
     pub(crate) dead_ticks: u8,
-    /// For how long each session has waited for a lease that nobody holds, with nothing under way.
+    /// For how long each session has waited for a lease that nobody holds, with no message in flight.
     pub(crate) idle: Vec<u8>,
-    /// A push was lost: what it was about costs a claim, and that is the price.
+    /// A push was lost. Its grant costs one claim, which is the accepted price.
     pub(crate) lost_push: bool,
-    /// The store forgot everything: exclusion was never promised for that.
+    /// The store forgot everything. Exclusion is not promised in this case.
     pub(crate) forgot: bool,
-    /// The token of the grant that was revoked: who has not heard of that may overlap with the next.
+    /// The token of the grant that was revoked. A holder that has not yet received the revocation may overlap with the
+    /// next holder.
     pub(crate) revoked: Option<Token>,
-    /// Since when another session waits for the lease that is held.
+    /// When another session began to wait for the lease that is held.
     pub(crate) wanted: Option<u8>,
     /// When the grace of a revocation is over.
     pub(crate) grace_over: Option<u8>,
-    /// When the minimum hold is over of the lease that cools down. `None` once somebody else is granted it.
+    /// When the minimum hold of the lease that cools down is over. `None` once somebody else is granted the lease.
     pub(crate) cools_until: Option<u8>,
-    /// Which grant its holder died with, and when.
+    /// The grant whose holder has died, and when it died.
     pub(crate) died: Option<(Token, u8)>,
 }
 
@@ -110,8 +111,9 @@ impl Ledger {
         self.harm.get_or_insert(harm);
     }
 
-    /// Somebody enters: tokens grow with each entry, in real time. A session that could not hear that its lease has ended
-    /// may let in a task below the highest (which is what fences are for), and never one with the same token.
+    /// Records that a task enters. Tokens grow with each entry, in real time. A session that could not learn that its
+    /// lease has ended may let in a task below the highest token (which is what fences are for), and never one with the
+    /// same token.
     pub(crate) fn enters(&mut self, token: Token, pass: u8) {
         let is_revoked = self.revoked.is_some_and(|revoked| revoked.plus(u64::from(pass)) == token);
         let is_excused = is_revoked || self.forgot && pass > 0;
@@ -124,14 +126,14 @@ impl Ledger {
         self.entered = (token, pass);
     }
 
-    /// A process dies, with this grant or without one.
+    /// Records that a process dies, with this grant or without one.
     pub(crate) fn dies(&mut self, tick: u8, grant: Option<&Grant>) {
         if let Some(grant) = grant {
             self.died = Some((grant.token, tick));
         }
     }
 
-    /// An attempt asks for the place that it was told.
+    /// Records that an attempt asks for the place that it has a ticket for.
     pub(crate) fn asks_for(&mut self, attempt: (u8, u8), ticket: u64) {
         if self.place(attempt).is_none_or(|known| ticket < known) {
             self.places.retain(|(a, _)| *a != attempt);
@@ -144,27 +146,27 @@ impl Ledger {
         self.places.iter().find(|(a, _)| *a == attempt).map(|(_, ticket)| *ticket)
     }
 
-    /// A release is answered, and its caller told whether the lease had been lost before.
-    pub(crate) fn reported(&mut self, attempt: (u8, u8), is_told_not_held: bool) {
+    /// Records the reply to a release, and whether its caller learns that the lease had been lost before.
+    pub(crate) fn reported(&mut self, attempt: (u8, u8), is_reported_lost: bool) {
         let before = self.gave_back.len();
         self.gave_back.retain(|a| *a != attempt);
-        if is_told_not_held && self.gave_back.len() < before {
+        if is_reported_lost && self.gave_back.len() < before {
             self.note(Harm::FalseReport);
         }
     }
 
-    /// A holder passed its lease on locally.
+    /// Records that a holder passed its lease on locally.
     pub(crate) fn passed(&mut self, scene: &Scene, tick: u8, run: &Run) {
-        // A queue that the store has forgotten is none.
+        // A queue that the store has forgotten does not count.
         if self.forgot {
             return;
         }
         // Strict order allows no pass at all.
-        if run.heedless > scene.passes || run.others == Contention::Strict {
-            self.note(Harm::Heedless);
+        if run.passes_while_wanted > scene.passes || run.others == Contention::Strict {
+            self.note(Harm::IgnoresWaiters);
         }
-        let is_unheard = |since: u8| tick > since + scene.third();
-        if run.others == Contention::None && self.wanted.is_some_and(is_unheard) {
+        let is_overdue = |since: u8| tick > since + scene.third();
+        if run.others == Contention::None && self.wanted.is_some_and(is_overdue) {
             self.note(Harm::Starves);
         }
     }

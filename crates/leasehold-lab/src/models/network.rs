@@ -1,24 +1,23 @@
-//! Requests, answers, and the connections between a session and the store.
+//! Requests, replies, and the connections between a session and the store.
 //!
-//! A connection is two queues. What stands in one may wait for any time; when the connection breaks, the answers on it
-//! are gone, and the requests on it are gone or (the store had them in a buffer) still carried out, in order, whenever
-//! the store comes to them.
+//! A connection is two queues. A message may stay in a queue for any time. When the connection breaks, its replies are
+//! lost. Its requests are lost too, or, if the store had them in a buffer, are still carried out later, in order.
 
 use std::collections::VecDeque;
 
 use leasehold_spec::{Answer, Delivery, Event, Order, Token};
 
-/// What a session sends. `n` is the attempt's number, the model's grant id.
+/// A request that a session sends. `n` is the attempt's number, the model's grant ID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
     pub(crate) n: u8,
     pub(crate) ask: Ask,
-    /// The session's clock just before it left.
+    /// The session's clock just before the request was sent.
     pub(crate) sent: u8,
-    /// P4, in ticks of the store's clock.
+    /// The request must not be carried out after this time (P4), in ticks of the store's clock.
     pub(crate) not_after: u8,
-    /// P14, on a leave or a cool-down: up to when an acquire of this attempt, unanswered when that left, may still be
-    /// carried out.
+    /// P14, on a leave or a cool-down: until when an acquire of this attempt that had no reply when this request was
+    /// sent may still be carried out.
     pub(crate) bar: Option<u8>,
 }
 
@@ -32,7 +31,7 @@ pub(crate) enum Ask {
     Renew {
         token: Token,
     },
-    /// Its last token that was used, beside its own.
+    /// The grant's own token, and the last of its tokens that was used.
     Release {
         token: Token,
         used: Token,
@@ -40,7 +39,7 @@ pub(crate) enum Ask {
     Leave {
         used: Token,
     },
-    /// For how many ticks nobody is to be granted the lease (P23).
+    /// The number of ticks for which nobody is to be granted the lease (P23).
     CoolDown {
         used: Token,
         ticks: u8,
@@ -52,17 +51,17 @@ pub(crate) enum Ask {
     Settle,
 }
 
-/// What a session hears.
+/// A message that a session receives.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Message {
     Subscribed,
-    /// The script's answer; `others`: whether, in truth, another session waited when it ran.
+    /// The script's reply. `others`: whether another session really waited when the script ran.
     Answer {
         to: Request,
         answer: Answer,
         others: bool,
     },
-    /// The script was refused or failed: an error, and by rule P8 nothing was done.
+    /// The script was refused or failed: an error, and by rule P8 nothing was changed.
     Refused {
         to: Request,
     },
@@ -83,8 +82,8 @@ impl Link {
         Self { is_up: true, is_subscribed, out: VecDeque::new(), back: VecDeque::new() }
     }
 
-    /// Whether a grant is told on it: what that is about costs a claim if it is lost.
-    pub(crate) fn tells_a_grant(&self) -> bool {
+    /// Whether a pushed grant is in flight on this connection. If the push is lost, its grant costs a claim.
+    pub(crate) fn has_pushed_grant(&self) -> bool {
         self.back.iter().any(|m| matches!(m, Message::Push(push) if push.event == Event::Granted))
     }
 
@@ -92,7 +91,7 @@ impl Link {
         self.out.is_empty() && self.back.is_empty()
     }
 
-    /// The connection breaks. Returns the requests that the store may still carry out.
+    /// Breaks the connection. Returns the requests that the store may still carry out.
     pub(crate) fn cut(&mut self) -> VecDeque<Request> {
         self.is_up = false;
         self.is_subscribed = false;
@@ -101,7 +100,7 @@ impl Link {
     }
 }
 
-/// What becomes of the requests on a connection that broke.
+/// The fate of the requests on a connection that broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fate {
     /// They never arrive.

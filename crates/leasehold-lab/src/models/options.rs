@@ -1,8 +1,8 @@
-//! What is said on the command line.
+//! The command line options of `leasehold-lab models`.
 
 pub(crate) const USAGE: &str = "leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]";
 
-/// What is run, and how it is told.
+/// The models to run, and the form of the output.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
     /// Only this rule's flaws, and no run with all rules on.
@@ -31,7 +31,7 @@ pub(crate) enum Form {
 }
 
 impl Options {
-    /// `None`: that is not how it is said.
+    /// Parses the options. Returns `None` if they are invalid.
     pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
         let mut options = Self::default();
         while let Some(arg) = args.next() {

@@ -1,8 +1,8 @@
 //! The properties that must always be true, and the states that a search must reach at least once so that it is not empty.
 //!
-//! Exclusion is stated over holders that *believe themselves valid*: a lease whose end has passed under a paused process
-//! is for the fence to stop, and no lock can. Liveness is stated as safety, with bounded waits, because a search to a
-//! bound proves nothing about "eventually".
+//! Exclusion is stated over holders that *believe themselves valid*: a lease that ends during a pause of its process is
+//! a case for the fence, since no lock can prevent it. Liveness is stated as safety, with bounded waits, because a
+//! search to a bound proves nothing about "eventually".
 
 use leasehold_spec::{Grant, GrantState};
 use stateright::{Expectation, Property};
@@ -16,8 +16,8 @@ use super::world::{Play, World};
 type Check = fn(&Play, &World) -> bool;
 type Where = fn(&Scene) -> bool;
 
-/// A harm must never be seen. Only the first sight counts: a breadth-first search comes by the shortest way first, and the
-/// checker would keep the last.
+/// Properties that must never be violated. Only the first sight of a violation counts: a breadth-first search finds the
+/// shortest schedule first, and the checker would keep the last one.
 macro_rules! never {
     ($($harm:ident: $seen:expr),* $(,)?) => {
         &[$((Harm::$harm, |play, world| {
@@ -32,17 +32,17 @@ const NEVER: &[(Harm, Check)] = never! {
     TokenFell: |_, w| w.has(Harm::TokenFell),
     // A lease that was given back can be held again after a failover. The model does not contain the repeated releases
     // (P13).
-    Haunted: |p, w| p.scene.budget.failovers == w.budget.failovers && w.is_haunted(),
+    UnknowingHolder: |p, w| p.scene.budget.failovers == w.budget.failovers && w.has_unknowing_holder(),
     LeftButHolds: |p, w| p.scene.is_whole() && w.is_left_but_holds(),
     HeadWaits: |_, w| w.has(Harm::HeadWaits),
     FalseAlarm: |_, w| w.has(Harm::FalseAlarm),
     FalseReport: |_, w| w.has(Harm::FalseReport),
     OutOfOrder: |_, w| w.has(Harm::OutOfOrder),
-    ToTheDeaf: |_, w| w.has(Harm::ToTheDeaf),
-    DearDeath: |_, w| w.has(Harm::DearDeath),
+    ToDetached: |_, w| w.has(Harm::ToDetached),
+    CostlyDeath: |_, w| w.has(Harm::CostlyDeath),
     ClaimUnnoticed: |_, w| w.has(Harm::ClaimUnnoticed),
     ClaimWasted: |_, w| w.has(Harm::ClaimWasted),
-    Heedless: |_, w| w.has(Harm::Heedless),
+    IgnoresWaiters: |_, w| w.has(Harm::IgnoresWaiters),
     WaitsForEver: |_, w| w.has(Harm::WaitsForEver),
     Outranks: |_, w| w.has(Harm::Outranks) || w.is_outranked(),
     LetInLate: |_, w| w.has(Harm::LetInLate),
@@ -52,7 +52,7 @@ const NEVER: &[(Harm, Check)] = never! {
     GrantedTooSoon: |_, w| w.has(Harm::GrantedTooSoon),
     CoolsTooLong: |_, w| w.has(Harm::CoolsTooLong),
     CoolingOutlasted: |_, w| w.has(Harm::CoolingOutlasted),
-    NobodyStands: |p, w| !w.sessions.iter().all(|s| s.is_stood_for(p, w.tick)),
+    Unrepresented: |p, w| !w.sessions.iter().all(|s| s.is_represented(p, w.tick)),
 };
 
 /// The states that a search must reach. Otherwise it has searched nothing. Each has a name, the scenes in which it is
@@ -92,14 +92,14 @@ impl World {
         self.ledger.harm == Some(harm)
     }
 
-    /// How many holders act, now, in the belief that the lease is theirs.
+    /// Returns how many holders act now in the belief that the lease is theirs.
     fn believers(&self) -> usize {
-        let is_unheard = |h: &Holding| !h.is_revoked && self.ledger.revoked == Some(h.token);
+        let is_unnotified = |h: &Holding| !h.is_revoked && self.ledger.revoked == Some(h.token);
         let living = self.holdings().filter(|(s, _)| s.life != Life::Dead);
-        living.filter(|(_, h)| h.until > self.tick && !is_unheard(h)).count()
+        living.filter(|(_, h)| h.until > self.tick && !is_unnotified(h)).count()
     }
 
-    /// All that any session thinks it holds, or thought when it stopped.
+    /// Returns every grant that a session believes to hold, or believed to hold when it stopped.
     fn holdings(&self) -> impl Iterator<Item = (&Session, &Holding)> {
         let all = self.sessions.iter().flat_map(|s| s.attempts.iter().map(move |a| (s, a)));
         all.filter_map(|(s, a)| if let Phase::Holding(h) = &a.phase { Some((s, h)) } else { None })
@@ -117,8 +117,8 @@ impl World {
         session.find(n).is_some_and(|i| matches!(session.attempts[i].phase, Phase::Holding(_)))
     }
 
-    /// The lease, the session that holds it by the record, and the attempt: if that session is awake and has nothing
-    /// under way, so that nothing that was sent can change what it thinks.
+    /// Returns the lease, the session that holds it by the record, and the attempt. Returns `None` unless that session
+    /// is awake and has nothing in flight, so that no sent message can still change its belief.
     fn quiet_holder(&self) -> Option<(&Grant, &Session, Option<&Attempt>)> {
         let grant = self.store.grants.sole().filter(|g| g.is_held() && g.end_us() > self.clock_us())?;
         let (s, n) = attempt_of(grant.id);
@@ -128,8 +128,8 @@ impl World {
         (!is_under_way).then_some((grant, session, attempt))
     }
 
-    /// The record says that a session holds which does not think so, and will do nothing about it.
-    fn is_haunted(&self) -> bool {
+    /// Whether the record names a holder that does not know of it and will do nothing about it.
+    fn has_unknowing_holder(&self) -> bool {
         let Some((grant, session, attempt)) = self.quiet_holder() else { return false };
         let is_excused = grant.state == GrantState::Pushed && self.ledger.lost_push;
         match attempt.map(|a| &a.phase) {
@@ -140,13 +140,13 @@ impl World {
         }
     }
 
-    /// Nobody wants the lease that the record keeps for a session: it only waits until it may leave again (P14).
+    /// Whether the record keeps a lease that nobody wants: its session only waits until it may leave again (P14).
     fn is_left_but_holds(&self) -> bool {
         let attempt = self.quiet_holder().and_then(|(_, _, attempt)| attempt);
         attempt.is_some_and(|a| matches!(a.phase, Phase::Leaving { asked: None, .. }))
     }
 
-    /// Notes the state at the end of a tick.
+    /// Checks the state at the end of a tick.
     pub(crate) fn watch(&mut self, scene: &Scene) {
         let now_us = self.clock_us();
         let live = self.store.grants.sole().filter(|g| g.end_us() > now_us);
@@ -161,9 +161,10 @@ impl World {
                 self.ledger.dead_ticks += 1;
             }
         }
-        // Behind a clock that was set back a claim begins anew, and a push cannot be placed in time and is claimed first.
+        // After the clock was set back, a claim begins anew. A push cannot be placed in time, so its grant is claimed
+        // first.
         if self.ledger.dead_ticks > scene.claim && self.behind == 0 {
-            self.ledger.note(Harm::DearDeath);
+            self.ledger.note(Harm::CostlyDeath);
         }
         self.watch_claim(somebody_waits);
         self.watch_waiters(scene);
@@ -176,8 +177,8 @@ impl World {
         }
     }
 
-    /// A waiter that is there, connected and in the queue is served in time behind a holder that was revoked, or died (P10,
-    /// P15).
+    /// Checks that a waiter that is awake, connected and in the queue gets the lease in time after a holder that was
+    /// revoked or died (P10, P15).
     fn watch_waiters(&mut self, scene: &Scene) {
         let Some((token, cools)) = self.store.grants.sole().map(|g| (g.token, !g.is_held())) else { return };
         let is_there = |session: &Session| session.life == Life::Awake && session.is_settled();
@@ -197,21 +198,21 @@ impl World {
         }
     }
 
-    /// P7: when a claim has ended, the session that handed over looks, before the tick is over.
+    /// Checks P7: when a claim has ended, the session that handed over re-checks before the tick is over.
     fn watch_claim(&mut self, somebody_waits: bool) {
         let (Some(grant), Some(handed)) = (self.store.grants.sole(), self.ledger.handed) else { return };
         let has_lapsed = grant.state == GrantState::Pushed && grant.end_us() <= self.clock_us();
         let by = &self.sessions[handed.by as usize];
-        let looked = !by.is_settled() || self.buffers.iter().any(|(s, _)| *s == handed.by);
+        let is_rechecking = !by.is_settled() || self.buffers.iter().any(|(s, _)| *s == handed.by);
         let is_pending = self.sessions.iter().any(|s| !s.is_settled());
-        if has_lapsed && grant.token == handed.token && somebody_waits && !looked && !is_pending {
+        if has_lapsed && grant.token == handed.token && somebody_waits && !is_rechecking && !is_pending {
             self.ledger.note(Harm::ClaimUnnoticed);
         }
     }
 
-    /// A task waits although the lease is nobody's, or although the store knows nothing of its wish.
+    /// Whether a task waits although nobody holds the lease, or although the store does not know that it waits.
     fn is_left_waiting(&self, scene: &Scene, s: usize, holder: Option<(u8, u8)>) -> bool {
-        // With a full memory no entry is made: who lost its own waits until there is room again.
+        // With a full memory no entry is made: a waiter whose entry was lost waits until there is room again.
         let was_refused = self.budget.refusals < scene.budget.refusals;
         let session = &self.sessions[s];
         let has_local_waiters = |a: &&Attempt| !a.waiters.is_empty() && !matches!(a.phase, Phase::Holding(_));
@@ -230,9 +231,9 @@ impl Session {
         self.tasks.iter().enumerate().any(|(t, task)| *task == Task::Waiting && !is_known(t))
     }
 
-    /// P21: a non-empty local queue means a valid grant with a live local holder, or an acquire in flight, or an entry
-    /// that the session looks after.
-    fn is_stood_for(&self, play: &Play, tick: u8) -> bool {
+    /// Checks P21: a non-empty local queue means a valid grant with a live local holder, or an acquire in flight, or an
+    /// entry that the session re-checks.
+    fn is_represented(&self, play: &Play, tick: u8) -> bool {
         if self.life != Life::Awake {
             return true;
         }
@@ -241,9 +242,9 @@ impl Session {
             && self.attempts.iter().filter(|a| a.waiters.iter().any(is_live)).all(|a| match &a.phase {
                 Phase::Holding(h) => h.until > tick && self.tasks[h.task as usize] == Task::Inside,
                 Phase::Claiming { .. } => true,
-                Phase::Waiting { look_at } => {
+                Phase::Waiting { recheck_at } => {
                     let is_in_flight = a.open.iter().any(|o| o.link.is_some());
-                    is_in_flight || !self.is_proved || *look_at <= tick + play.scene.floor()
+                    is_in_flight || !self.is_proved || *recheck_at <= tick + play.scene.floor()
                 }
                 Phase::Releasing { .. } | Phase::Leaving { .. } => false,
             })

@@ -1,10 +1,10 @@
-//! The runs, and what they print.
+//! Runs the searches and prints their results.
 
 use std::process::ExitCode;
 use std::time::Instant;
 
 use super::cases::{self, Case};
-use super::check::{Found, search, tell};
+use super::check::{Found, describe, search};
 use super::options::{Form, Options, Size};
 use super::quorum;
 use super::rules::Off;
@@ -12,7 +12,7 @@ use super::scene::Scene;
 use super::scenes;
 use super::world::Play;
 
-/// Runs the models: a failure is a counter-example that should not be, or one that should be and is not.
+/// Runs the models. A failure is an unexpected counter-example, or an expected one that was not found.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let began = Instant::now();
     let is_meant = |scene: &Scene| options.scene.as_ref().is_none_or(|name| name == scene.name);
@@ -44,12 +44,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What was asked for is not there: that is no success.
+/// Reports that no model matches the options, which is not a success.
 fn nothing_to_run(scenes: &[Scene]) -> ExitCode {
     let mut rules: Vec<&str> = cases::ALL.iter().map(|case| case.rule).collect();
     rules.dedup();
     let scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(quorum::names()).collect();
-    eprintln!("no model is of this rule and this scene\nrules: {}\nscenes: {}", rules.join(", "), scenes.join(", "));
+    eprintln!("no model matches this rule and this scene\nrules: {}\nscenes: {}", rules.join(", "), scenes.join(", "));
     ExitCode::from(2)
 }
 
@@ -60,7 +60,7 @@ pub(super) fn head(form: Form, title: &str, columns: &[&str]) {
     }
 }
 
-/// With every rule on nothing may be found, and everything must have been come by.
+/// Searches a scene with every rule on: nothing may be found, and every required state must be reached.
 fn whole(scene: &Scene, form: Form) -> bool {
     let play = Play::new(scene.clone(), Off::Nothing, None);
     let found = search(&play);
@@ -77,22 +77,22 @@ fn whole(scene: &Scene, form: Form) -> bool {
             took.as_secs_f64()
         ),
     }
-    // What should not be there is told in any case.
+    // An unexpected schedule is printed in any form.
     if let Some(schedule) = &found.harm {
-        tell(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
+        describe(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
     }
     found.harm.is_none() && found.missed.is_empty()
 }
 
-/// What is said of a search that has found no harm.
+/// Returns the verdict on a search that has found no violation.
 pub(super) fn soundness<A>(found: &Found<A>) -> String {
     match &found.missed[..] {
         [] => "no counter-example".into(),
-        missed => format!("no counter-example, but it never came by: {}", missed.join("; ")),
+        missed => format!("no counter-example, but it never reached: {}", missed.join("; ")),
     }
 }
 
-/// With a rule off its harm must be found.
+/// Searches with a rule off: the violation must be found.
 fn broken(case: &Case, form: Form) -> bool {
     let play = case.play();
     let found = search(&play);
@@ -111,12 +111,12 @@ fn broken(case: &Case, form: Form) -> bool {
         }
     }
     if let (Form::Schedules, Some(schedule)) = (form, &found.harm) {
-        tell(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
+        describe(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
     }
     found.harm.is_some()
 }
 
-/// The most memory that this process has had, where the system says so.
+/// Returns the peak memory of this process, if the system reports it.
 fn peak_mb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! Which rule is switched off.
+//! The rules that a search can switch off.
 
 use leasehold_spec::mutant::{Mutant, switch};
 
@@ -15,90 +15,93 @@ pub(crate) enum Off {
     Script(Botch),
 }
 
-/// What a session may get wrong.
+/// A flaw of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slip {
     /// P3: a retry is a new attempt with a new id.
     RetryIsNew,
-    /// P3: of two statements about an id the one that comes last is believed.
-    LastWordWins,
-    /// P9: what was said earlier and heard later decides whether others wait.
+    /// P3: of two statements about an id, the session believes the one that arrives last.
+    LastMessageWins,
+    /// P9: an older statement that arrives later decides whether others wait.
     OlderLevelWins,
-    /// P10, P20: a run goes on although its session was told of the revocation.
+    /// P10, P20: a run goes on although its session was notified of the revocation.
     RunsRevoked,
-    /// P10: a waiter does not heed that the lease which it waits for ends earlier.
+    /// P10: a waiter ignores the message that the lease which it waits for ends earlier.
     WaitsOn,
-    /// P7: who handed over does not look when the claim has ended.
-    NobodyLooks,
-    /// P9: a level that was heard is forgotten.
+    /// P7: the session that handed over does not re-check when the claim has ended.
+    SkipsSettle,
+    /// P9: the session forgets that others wait.
     IgnoresOthers,
-    /// P3: NotHeld is believed although an earlier release of this grant was not answered.
+    /// P3: NotHeld is believed although an earlier release of this grant got no reply.
     BelievesNotHeld,
-    /// P6, P7: a waiter without an inbox states the claim of one that has an inbox.
+    /// P6, P7: a waiter without an inbox states the claim of a waiter that has an inbox.
     PollsTooRarely,
-    /// P11: a leave goes out on another connection than its acquire.
+    /// P11: a leave is sent on another connection than its acquire.
     LeaveOvertakes,
-    /// P11: a release goes out on the callers' connection while a look is unanswered on the other.
+    /// P11: a release is sent on the callers' connection while a re-check on the other connection has no reply.
     ReleaseOvertakes,
-    /// P12: validity counts from the answer.
+    /// P12: validity counts from the arrival of the reply.
     FromReceipt,
     /// P12: a pushed grant counts from its arrival.
     PushFromReceipt,
-    /// P13: an unanswered release is not repeated.
+    /// P13: a release without a reply is not repeated.
     ReleaseOnce,
-    /// P14: the first answer to a leave closes the attempt.
+    /// P14: the first reply to a leave closes the attempt.
     FirstLeave,
-    /// P14: what is open is judged when the leave is answered, not when it was sent.
+    /// P14: the open requests are determined when the leave is answered, not when it was sent.
     BarAtAnswer,
     /// P14: a push for an unknown id is dropped.
-    IgnoresGhost,
+    IgnoresUnknownPush,
     /// P14: an attempt is closed one lease after its first request.
     ClosesEarly,
-    /// P15: a waiter waits for its push alone.
-    NoLook,
-    /// P16: the last local waiter goes without a word.
+    /// P15: a waiter relies on its push alone and never re-checks.
+    NoRecheck,
+    /// P16: the last local waiter goes and sends nothing.
     DropSilent,
-    /// P19: the next token is one more, reserved or not.
+    /// P19: the next token is the last one plus one, reserved or not.
     MintsBeyond,
     /// P19: the next token is the client's clock.
     MintsByClock,
-    /// P19: a release tells of the grant's own token only.
+    /// P19: a release reports only the grant's own token as used.
     ReleasesOwn,
-    /// P19: a reservation counts as soon as it is asked for.
+    /// P19: a reservation counts as soon as the session has asked for it.
     TrustsReserve,
     /// P20: the clock is not read before the lease is passed on, as if no time could have passed in the section.
     ReadsNoClock,
-    /// P20: a run goes on without an answer from the store.
-    RunsUnheard,
-    /// P20: a run without an answer ends a while after the last one was heard.
-    HeardNow,
-    /// P20: who waits in strict order is one waiter more.
+    /// P20: a run goes on without a reply from the store.
+    RunsUnconfirmed,
+    /// P20: a run without a reply ends a fixed time after the arrival of the last reply, not after its request was sent.
+    CountsFromArrival,
+    /// P20: a strict waiter counts as a relaxed one.
     StrictIsRelaxed,
-    /// P23: a repeated cool-down is asked for with its whole length.
+    /// P23: a repeated cool-down requests its whole length again.
     CoolsAnew,
-    /// P21: the local waiters of a lease that was lost get no new attempt.
+    /// P21: the local waiters of a lost lease get no new attempt.
     LostForgets,
-    /// P21: the entry belongs to the task that asked: it leaves when that task goes.
+    /// P21: the queue entry belongs to the task that asked: it leaves when that task goes.
     EntryOfTask,
     /// P21: a push goes to the first local waiter, alive or not.
     PushToTheDead,
-    /// P21: a run that ends with local waiters left sends its release only.
+    /// P21: a run that ends while local waiters remain sends its release only.
     ReleaseOnly,
 }
 
-/// What the author of a script may get wrong (P8). `step` is one indivisible change, so this is said around it.
+/// A flaw that the author of a script may introduce (P8). `step` is one indivisible change, so the flaw is put around
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Botch {
-    /// The writes come before the last check: a refused request has been carried out.
+    /// The writes come before the last check: a refused request has been carried out nevertheless.
     WritesThenFails,
-    /// A release needs memory.
+    /// A release needs free memory.
     ReleaseNeedsMemory,
-    /// P6: the count that PUBLISH returns decides who is there; a waiter that is passed over has been told already.
+    /// P6: the count that PUBLISH returns decides whether a waiter is there; a waiter that is passed over has been
+    /// notified already.
     CountsReceivers,
 }
 
 impl Off {
-    /// Puts the store's code into the state that this run needs. Process-wide: runs follow each other.
+    /// Switches the store's code to the state that this run needs. The switch is process-wide, so runs follow each
+    /// other.
     pub(crate) fn apply(self) {
         switch(match self {
             Self::Store(mutant) => mutant,

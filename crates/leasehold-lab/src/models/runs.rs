@@ -1,7 +1,8 @@
-//! Local hand-over: a lease goes round among the tasks of one session, without a word to the store (P19 to P21).
+//! Local hand-over: the tasks of one session pass a lease on to each other without a message to the store (P19 to P21).
 //!
-//! Nobody sees a pass but its session. So each one asks whether the lease has time left, whether a token is reserved for
-//! it, and whether the store was heard of lately; what bounds a run is what the session knows, and not what is so.
+//! Only the session itself knows of a pass. So before each pass it checks that the lease has time left, that a token is
+//! reserved for the pass, and that a recent reply from the store has arrived. The limits of a run follow from the
+//! session's knowledge, which may be out of date.
 
 use leasehold_spec::{Answer, Contention, Delivery, LostHow, Outcome, Token};
 
@@ -12,8 +13,8 @@ use super::scene::{clock_us, ticks, when};
 use super::session::{Holding, Now, Phase, Run, Sent, Session, Task};
 
 impl Session {
-    /// The holder's section ends: to the next local waiter if the run may go on (P20), else back to the store. Says which
-    /// grant was passed on, if one was.
+    /// Ends the holder's section. The lease goes to the next local waiter if the run may go on (P20), else back to the
+    /// store. Returns the grant that was passed on, if any.
     pub(crate) fn finish(&mut self, now: &Now<'_>, ledger: &mut Ledger, task: u8) -> Option<Holding> {
         self.tasks[task as usize] = Task::Served;
         let inside = |h: &Holding| h.task == task;
@@ -33,12 +34,12 @@ impl Session {
         holding.task = attempt.waiters.remove(0);
         holding.pass += 1;
         holding.run.passes += u8::from(holding.run.others != Contention::None);
-        holding.run.heedless += u8::from(holding.run.told);
+        holding.run.passes_while_wanted += u8::from(holding.run.knows_waiters);
         attempt.used = holding.current();
         self.tasks[holding.task as usize] = Task::Inside;
         ledger.enters(holding.current(), holding.pass);
         ledger.passed(now.scene, now.tick, &holding.run);
-        now.say(|| {
+        now.log(|| {
             let token = super::words::token(holding.current());
             format!("passes the lease on to its own task {}, with token {token}", holding.task)
         });
@@ -55,18 +56,18 @@ impl Session {
             _ => run.passes < now.scene.passes,
         };
         let is_long_enough = 2 * (holding.until.saturating_sub(now.tick)) >= now.scene.lease;
-        let is_heard = now.tick <= run.heard_at + now.scene.third() || now.slips(Slip::RunsUnheard);
+        let is_confirmed = now.tick <= run.asked_at + now.scene.third() || now.slips(Slip::RunsUnconfirmed);
         now.scene.has_runs()
             && holding.min_until <= now.tick
             && !attempt.waiters.is_empty()
             && (holding.pass + 1 < run.range || now.slips(Slip::MintsBeyond))
             && (!holding.is_revoked || now.slips(Slip::RunsRevoked))
             && (within || now.slips(Slip::IgnoresOthers))
-            && (is_long_enough && is_heard || now.slips(Slip::ReadsNoClock))
+            && (is_long_enough && is_confirmed || now.slips(Slip::ReadsNoClock))
     }
 
-    /// Gives the grant back, and asks again for the local waiters who are left: release and acquire in one pipeline. The
-    /// slip is the one that leaves the latter out.
+    /// Gives the grant back, and acquires again for the remaining local waiters: release and acquire in one pipeline.
+    /// The slip `forgets` omits the acquire.
     pub(crate) fn end_run(&mut self, now: &Now<'_>, i: usize, forgets: Slip) {
         let attempt = &mut self.attempts[i];
         let Phase::Holding(Holding { token, .. }) = attempt.phase else { return };
@@ -75,7 +76,8 @@ impl Session {
         } else if attempt.open.is_empty() || now.slips(Slip::ReleaseOvertakes) {
             attempt.phase = Phase::Releasing { token, asked: None, sent: Sent::Once };
         } else {
-            // A look is unanswered. A release on another connection would overtake it, and the look take the lease anew.
+            // A re-check has no reply. A release on another connection would overtake it, and the re-check would take
+            // the lease anew.
             self.leave(now, i);
         }
         if !now.slips(forgets) {
@@ -83,7 +85,7 @@ impl Session {
         }
     }
 
-    /// How many tokens to ask for, if there are more local waiters than tokens (P19).
+    /// Returns how many tokens to reserve, if there are more local waiters than tokens (P19).
     pub(crate) fn wants_tokens(&self, now: &Now<'_>, i: usize) -> Option<(Token, u8)> {
         let attempt = &self.attempts[i];
         let Phase::Holding(holding) = &attempt.phase else { return None };
@@ -92,7 +94,7 @@ impl Session {
         (now.scene.has_runs() && !is_asked && holding.run.range < enough).then_some((holding.token, enough))
     }
 
-    /// More tokens are on their way. They are there when the store has said so, and not before.
+    /// Requests more tokens. They are reserved once the store has confirmed them, and not before.
     pub(crate) fn reserves(&mut self, now: &Now<'_>, i: usize, k: u8) {
         let Some((token, range)) = self.wants_tokens(now, i) else { return };
         let n = self.attempts[i].n;
@@ -121,18 +123,18 @@ impl Session {
         }
     }
 
-    /// Others wait, and did not before. Whoever misses this hears it with the next answer (P9).
+    /// Accepts the message that others now wait. A session that misses it learns it from the next reply (P9).
     pub(crate) fn wanted(&mut self, push: &Delivery) {
         let Some(i) = self.find(push.id.counter as u8) else { return };
         let Phase::Holding(holding) = &mut self.attempts[i].phase else { return };
         if holding.token == push.token {
             holding.run.others = holding.run.others.max(push.contention);
-            holding.run.said_at = holding.run.said_at.max(when(push.now_us));
-            holding.run.told = true;
+            holding.run.stated_at = holding.run.stated_at.max(when(push.now_us));
+            holding.run.knows_waiters = true;
         }
     }
 
-    /// Somebody revoked a grant: the run ends with the section, or with the grace (P10).
+    /// Accepts a revocation: the run ends with the section, or with the grace (P10).
     pub(crate) fn revoked(&mut self, now: &Now<'_>, push: &Delivery) {
         let Some(i) = self.find(push.id.counter as u8) else { return };
         match &mut self.attempts[i].phase {
@@ -146,7 +148,7 @@ impl Session {
                     self.lose(now, i, false);
                 }
             }
-            // It was granted, and revoked before anybody here knew.
+            // The grant was made and revoked before this session learned of it.
             Phase::Waiting { .. } | Phase::Claiming { .. } => {
                 self.ask_again(now, i);
                 self.leave(now, i);
@@ -155,7 +157,8 @@ impl Session {
         }
     }
 
-    /// The task that was let in just before its process stood still reads the clock as it goes on.
+    /// Returns the token of a task that was let in just before its process paused, and that reads the clock as it
+    /// resumes.
     pub(crate) fn late_token(&self, now: &Now<'_>) -> Option<(Token, Token)> {
         let passed = self.attempts.iter().find_map(|a| match &a.phase {
             Phase::Holding(h) if h.pass > 0 => Some(h.token),
@@ -167,18 +170,18 @@ impl Session {
 }
 
 impl Run {
-    /// What a newer answer says about others, in a run that goes on.
+    /// Combines a newer reply with the state of a run that goes on.
     ///
-    /// Two connections: a word that others wait may be heard before an answer that was given earlier.
+    /// There are two connections, so the message that others wait may arrive before a reply that was given earlier.
     pub(crate) fn after(self, now: &Now<'_>, before: Self) -> Self {
-        let told = before.told || self.told;
-        let is_older = self.said_at <= before.said_at && !now.slips(Slip::OlderLevelWins);
-        let (others, said_at) = match is_older {
-            true => (self.others.max(before.others), before.said_at),
-            false => (self.others, self.said_at),
+        let knows_waiters = before.knows_waiters || self.knows_waiters;
+        let is_older = self.stated_at <= before.stated_at && !now.slips(Slip::OlderLevelWins);
+        let (others, stated_at) = match is_older {
+            true => (self.others.max(before.others), before.stated_at),
+            false => (self.others, self.stated_at),
         };
         let passes = if others == Contention::None { 0 } else { before.passes };
-        let Self { heedless, range, reserving, .. } = before;
-        Self { others, said_at, passes, heedless, told, range, reserving, ..self }
+        let Self { passes_while_wanted, range, reserving, .. } = before;
+        Self { others, stated_at, passes, passes_while_wanted, knows_waiters, range, reserving, ..self }
     }
 }

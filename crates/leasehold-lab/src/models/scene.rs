@@ -1,4 +1,4 @@
-//! How a run is set up: who does what, how long things last, and how often what may go wrong.
+//! The parameters of a model: the tasks of each session, the durations, and how often each fault may happen.
 
 use leasehold_spec::Order;
 
@@ -7,25 +7,25 @@ use super::session::Run;
 /// One tick of every clock in the model.
 pub(crate) const TICK_US: u64 = 100_000;
 pub(crate) const TICK_MS: u64 = TICK_US / 1000;
-/// The first tick, on the store's clock: far enough from zero for what lies in the past.
+/// The first tick, on the store's clock. It is far enough from zero for times that lie in the past.
 const EPOCH: u64 = 10;
 
-/// The store's clock at a tick, unless it was set back.
+/// Returns the store's clock at a tick, unless it was set back.
 pub(crate) fn clock_us(tick: u8) -> u64 {
     (EPOCH + u64::from(tick)) * TICK_US
 }
 
-/// The same of a clock that was set back by so many ticks.
+/// Returns the store's clock at a tick, for a clock that was set back by `behind` ticks.
 pub(crate) fn clock_behind_us(tick: u8, behind: u8) -> u64 {
     clock_us(tick) - u64::from(behind) * TICK_US
 }
 
-/// The tick of a moment on the store's clock.
+/// Returns the tick of a time on the store's clock.
 pub(crate) fn when(clock_us: u64) -> u8 {
     u8::try_from((clock_us / TICK_US).saturating_sub(EPOCH)).expect("a run ends within 255 ticks")
 }
 
-/// A length in whole ticks, rounded down.
+/// Converts a duration into whole ticks, rounded down.
 pub(crate) fn ticks(length_us: u64) -> u8 {
     u8::try_from(length_us / TICK_US).expect("a lease is shorter than 255 ticks")
 }
@@ -33,7 +33,7 @@ pub(crate) fn ticks(length_us: u64) -> u8 {
 /// Whether a holder renews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// At a third, as long as the section lasts.
+    /// At a third of the lease, for as long as the section lasts.
     Thirds,
     /// A fixed lease: only a claim is renewed, once, up to the end of the lease.
     Fixed,
@@ -42,31 +42,31 @@ pub(crate) enum Renewal {
 /// The store's wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wall {
-    /// It goes with the clock of leases.
+    /// The wall clock agrees with the clock of leases.
     Right,
-    /// It was set back by more than a run lasts: only what the record remembers keeps tokens apart.
+    /// The wall clock was set back by more than a run lasts: only the record's highest token keeps tokens apart.
     SetBack,
 }
 
-/// What may go wrong, how often. Also the part of the state that says how often it still may.
+/// How often each fault may happen. It is part of the state, where it says how often each fault may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
-    /// Ticks that pass while a message is under way on a live connection.
+    /// Ticks that may pass while a message is in flight on a live connection.
     pub(crate) slow: u8,
     pub(crate) cuts: u8,
     pub(crate) lost_pushes: u8,
-    /// A request sent twice because its answer is slow.
+    /// Requests that are sent twice because the reply is slow.
     pub(crate) retries: u8,
     pub(crate) cancels: u8,
     pub(crate) pauses: u8,
     pub(crate) crashes: u8,
-    /// A script that is refused for want of memory.
+    /// The store refuses a script because its memory is full.
     pub(crate) refusals: u8,
     /// The store restarts empty.
     pub(crate) restarts: u8,
     /// The store fails over to a copy that missed the last change.
     pub(crate) failovers: u8,
-    /// Somebody revokes what is held.
+    /// Somebody revokes the grant that is held.
     pub(crate) revokes: u8,
     /// The store's clock is set back.
     pub(crate) set_backs: u8,
@@ -90,20 +90,20 @@ impl Budget {
     };
 }
 
-/// As often as it likes.
+/// A fault that may happen any number of times.
 pub(crate) const ALWAYS: u8 = u8::MAX;
 
-/// One model: its size is chosen so that it is explored to the end.
+/// One model. Its size is chosen so that the search explores it to the end.
 #[derive(Clone, Debug)]
 pub(crate) struct Scene {
     pub(crate) name: &'static str,
-    /// What its state space is meant to hold.
+    /// A description of the schedules that its state space is meant to contain.
     pub(crate) about: &'static str,
     /// The tasks of each session.
     pub(crate) sessions: &'static [&'static [Order]],
     /// Only these sessions are hit by faults (bit set): a symmetric copy finds nothing new.
     pub(crate) hit: u8,
-    /// Connections of a session that faults hit. The others have one: two would only let their own messages cross.
+    /// Connections of a session that faults hit. The others have one: with two, only their own messages would cross.
     pub(crate) links: u8,
     pub(crate) until: u8,
     /// Every task has called `lock()` when this tick ends.
@@ -114,26 +114,27 @@ pub(crate) struct Scene {
     pub(crate) slack: u8,
     /// Local passes once others wait (B); 0: no local runs.
     pub(crate) passes: u8,
-    /// How many tokens an attempt asks for (K).
+    /// How many tokens an attempt requests (K).
     pub(crate) range: u8,
-    /// What a revocation leaves to the holder.
+    /// The grace that a revocation leaves to the holder.
     pub(crate) grace: u8,
-    /// For how long nobody else holds from the moment of a grant, however short the section is (P23); 0: no minimum.
+    /// The minimum hold (P23): for this long after a grant nobody else holds, however short the section is; 0: no
+    /// minimum.
     pub(crate) min_hold: u8,
     /// How far the store's clock is set back.
     pub(crate) back: u8,
-    /// What tokens grow with.
+    /// The wall clock, which tokens grow with.
     pub(crate) wall: Wall,
     pub(crate) renewal: Renewal,
-    /// These sessions have no inbox, and look (bit set).
+    /// The sessions without an inbox, which poll (bit set).
     pub(crate) pollers: u8,
-    /// The first session's inbox hears on another node: the store that runs the scripts does not count it (P6).
+    /// The first session's inbox is attached to another node: the store that runs the scripts does not count it (P6).
     pub(crate) is_uncounted: bool,
     pub(crate) budget: Budget,
 }
 
 impl Scene {
-    /// What most of them are like.
+    /// The defaults of most scenes.
     pub(crate) const BASE: Self = Self {
         name: "",
         about: "",
@@ -161,7 +162,7 @@ impl Scene {
         (self.lease / 3).max(1)
     }
 
-    /// The longest time between two looks (P15).
+    /// Returns the longest time between two re-checks (P15).
     pub(crate) fn floor(&self) -> u8 {
         self.third()
     }
@@ -170,18 +171,18 @@ impl Scene {
         self.renewal == Renewal::Fixed
     }
 
-    /// No connection breaks and no request is sent twice.
+    /// Whether no connection breaks and no request is sent twice.
     pub(crate) fn is_whole(&self) -> bool {
         let Budget { cuts, retries, crashes, restarts, failovers, .. } = self.budget;
         cuts + retries + crashes + restarts + failovers == 0
     }
 
-    /// Whether a lease can end before it is given back.
+    /// Whether a lease can end before it is released.
     pub(crate) fn may_lapse(&self) -> bool {
         self.until >= self.lease && (self.is_fixed() || self.budget.crashes + self.budget.pauses > 0)
     }
 
-    /// Whether sessions hand the lease on to their own tasks.
+    /// Whether sessions hand the lease over to their own tasks.
     pub(crate) fn has_runs(&self) -> bool {
         self.passes > 0
     }
@@ -191,12 +192,12 @@ impl Scene {
         self.min_hold > 0
     }
 
-    /// A session has more tasks than an attempt asks tokens for.
+    /// Whether a session has more tasks than tokens that an attempt requests.
     pub(crate) fn is_short_of_tokens(&self) -> bool {
         self.has_runs() && self.sessions.iter().any(|tasks| tasks.len() > usize::from(self.range))
     }
 
-    /// A process can stand still in a run until somebody else holds.
+    /// Whether a process can pause in a run until somebody else holds.
     pub(crate) fn has_old_holders(&self) -> bool {
         self.has_runs() && self.until > self.lease && self.budget.pauses > 0
     }
@@ -208,13 +209,13 @@ impl Scene {
         }
     }
 
-    /// After so many ticks a dead holder is followed: its lease, and once more as much for each time that the store's clock
-    /// was set back behind it.
+    /// Returns the number of ticks after which a dead holder has a successor: its lease, and once more as much for each
+    /// time that the store's clock was set back behind it.
     pub(crate) fn followed_within(&self) -> u8 {
         self.lease * (1 + self.budget.set_backs)
     }
 
-    /// No message is slow or lost.
+    /// Whether no message is slow or lost.
     pub(crate) fn is_prompt(&self) -> bool {
         self.budget.slow + self.budget.lost_pushes == 0 && self.is_uncut()
     }
@@ -232,7 +233,7 @@ impl Scene {
         self.pollers & (1 << session) != 0
     }
 
-    /// Nothing goes wrong at all.
+    /// Whether no fault happens at all.
     pub(crate) fn is_faultless(&self) -> bool {
         self.budget == Budget::default()
     }
@@ -245,7 +246,7 @@ impl Scene {
         !(self.polls(session) || self.is_uncounted && session == 0)
     }
 
-    /// What bounds a run is part of the state only where there are runs.
+    /// Returns the limits of a run. They are part of the state only in scenes with runs.
     pub(crate) fn run(&self, run: Run) -> Run {
         if self.has_runs() { run } else { Run::default() }
     }

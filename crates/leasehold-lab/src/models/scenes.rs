@@ -1,4 +1,4 @@
-//! The models: each small enough to be searched to its end, and each about one part of the protocol.
+//! The scenes: each is small enough to be searched to its end, and each covers one part of the protocol.
 
 use leasehold_spec::Order::{self, Relaxed, Strict};
 
@@ -17,7 +17,7 @@ const BASE: Scene = Scene::BASE;
 
 pub(crate) const HAND_OVER: Scene = Scene {
     name: "hand-over",
-    about: "three sessions hand the lease round; pushes are slow or lost, a waiter gives up",
+    about: "three sessions hand the lease over; pushes are slow or lost, a waiter gives up",
     sessions: &[ONE, ONE, ONE],
     budget: Budget { slow: 1, lost_pushes: 1, cancels: 1, ..NONE },
     ..BASE
@@ -25,7 +25,7 @@ pub(crate) const HAND_OVER: Scene = Scene {
 
 pub(crate) const ORDER: Scene = Scene {
     name: "order",
-    about: "a waiter's only connection breaks, and it comes back to its place",
+    about: "a waiter's only connection breaks, and the waiter comes back to its place",
     sessions: &[ONE, TWO, ONE],
     until: 2,
     start_by: 0,
@@ -58,7 +58,7 @@ pub(crate) const LAST_WORDS: Scene = Scene {
 
 pub(crate) const CLAIMS: Scene = Scene {
     name: "claims",
-    about: "a push is lost or its receiver dies, between two looks of everybody else",
+    about: "a push is lost or its receiver dies, between two re-checks of all others",
     sessions: &[ONE, ONE, ONE],
     lease: 6,
     claim: 1,
@@ -68,7 +68,7 @@ pub(crate) const CLAIMS: Scene = Scene {
 
 pub(crate) const GHOSTS: Scene = Scene {
     name: "ghosts",
-    about: "two connections, one breaks: requests that outlive it, answers that do not",
+    about: "two connections, one breaks: its requests may still run, its replies are lost",
     links: 2,
     until: 4,
     budget: Budget { slow: 2, cuts: 1, cancels: 1, ..NONE },
@@ -85,7 +85,7 @@ pub(crate) const OUTAGE: Scene = Scene {
 
 pub(crate) const RETRIES: Scene = Scene {
     name: "retries",
-    about: "a slow answer: the same request once more, on the other connection",
+    about: "a slow reply: the request is retried on the other connection",
     links: 2,
     budget: Budget { slow: 2, retries: 1, cancels: 1, ..NONE },
     ..BASE
@@ -93,7 +93,7 @@ pub(crate) const RETRIES: Scene = Scene {
 
 pub(crate) const CROSSED: Scene = Scene {
     name: "crossed",
-    about: "two connections, whole but slow: an answer and a push, a leave and an acquire cross",
+    about: "two connections, whole but slow: a reply and a push, a leave and an acquire cross",
     sessions: &[TWO, TWO],
     links: 2,
     until: 2,
@@ -139,7 +139,7 @@ pub(crate) const RANGES: Scene = Scene {
 
 pub(crate) const STOPPED: Scene = Scene {
     name: "stopped",
-    about: "a run whose process stands still, or dies; tokens are counted, for the wall clock was set back",
+    about: "a run whose process pauses or dies; tokens are counted, because the wall clock was set back",
     sessions: &[TWO, ONE],
     passes: 1,
     range: 2,
@@ -165,7 +165,7 @@ pub(crate) const REVOKED: Scene = Scene {
 
 pub(crate) const SEIZED: Scene = Scene {
     name: "seized",
-    about: "the same without a grace: the next holder is there before the last one knows",
+    about: "the same without a grace: the next holder is there before the last one is notified",
     grace: 0,
     ..REVOKED
 };
@@ -284,7 +284,7 @@ pub(crate) const ROUNDS: Scene = Scene {
 
 pub(crate) const MEMORY: Scene = Scene {
     name: "memory",
-    about: "the store refuses scripts for want of memory",
+    about: "the store refuses scripts because its memory is full",
     hit: 0b011,
     budget: Budget { slow: 1, refusals: 2, lost_pushes: 1, ..NONE },
     ..BASE
@@ -292,7 +292,7 @@ pub(crate) const MEMORY: Scene = Scene {
 
 pub(crate) const PAUSES: Scene = Scene {
     name: "pauses",
-    about: "a process stands still, with or without the lease",
+    about: "a process pauses, with or without the lease",
     sessions: &[TWO, ONE],
     renewal: Renewal::Thirds,
     budget: Budget { slow: 1, pauses: 1, ..NONE },
@@ -301,7 +301,7 @@ pub(crate) const PAUSES: Scene = Scene {
 
 pub(crate) const UNCOUNTED: Scene = Scene {
     name: "uncounted",
-    about: "an inbox on another node of the cluster: it hears, and is not counted here",
+    about: "an inbox on another node of the cluster: it gets messages, and is not counted here",
     sessions: &[ONE, ONE, ONE],
     until: 4,
     is_uncounted: true,
@@ -321,7 +321,7 @@ pub(crate) const POLLERS: Scene = Scene {
 
 pub(crate) const AMNESIA: Scene = Scene {
     name: "amnesia",
-    about: "the store restarts empty: no exclusion then, but tokens grow and nobody waits for ever",
+    about: "the store restarts empty: no exclusion then, but tokens grow and no waiter waits forever",
     sessions: &[TWO, ONE],
     budget: Budget { restarts: 1, ..NONE },
     ..BASE
@@ -356,7 +356,8 @@ pub(crate) const ALL: &[Scene] = &[
     LANES, ROUNDS, GRACE, SET_BACK, COOLING, COOLED,
 ];
 
-/// Found that a look did not take an entry back which had come back without its ticket. Too large for every day.
+/// The scene that found this bug: a re-check did not take an entry back that had come back without its ticket. It is too
+/// large for daily use.
 pub(crate) const DOUBLES: Scene = Scene {
     name: "doubles",
     about: "a first request and its copy, carried out far apart, and the place in the queue",
@@ -367,7 +368,7 @@ pub(crate) const DOUBLES: Scene = Scene {
     ..BASE
 };
 
-/// The same scenes with another tick and another slow one, and what is too large for every day.
+/// Returns the same scenes with one more tick and one more slow message, and the scene that is too large for daily use.
 pub(crate) fn deep() -> Vec<Scene> {
     let larger = |scene: &Scene| {
         let mut scene = scene.clone();
@@ -375,7 +376,7 @@ pub(crate) fn deep() -> Vec<Scene> {
         scene.budget.slow += u8::from(!scene.is_faultless());
         scene
     };
-    // The last four are large enough, or they would not end.
+    // With a larger budget the search of these scenes would not end.
     let is_large = |scene: &&Scene| [EVERYBODY.name, LANES.name, GRACE.name].contains(&scene.name);
     let scenes = ALL.iter().filter(|scene| !is_large(scene)).map(larger);
     scenes.chain([EVERYBODY, LANES, GRACE, DOUBLES]).collect()

@@ -1,6 +1,6 @@
-//! The store: the shipped `step`, a clock, and the question of who is attached.
+//! The store: the shipped `step`, a clock, and the set of attached inboxes.
 //!
-//! Expiry is passive because `step` is: a lease whose end has passed stays in the record until a script touches the name.
+//! Expiry is passive because `step` is: an expired lease stays in the record until a script touches the name.
 
 use leasehold_spec::{
     Acquire, Answer, Delivery, Entry, Env, Event, From, Grant, GrantId, GrantState, Hears, Op, Outcome, Patience,
@@ -19,28 +19,28 @@ pub(crate) fn grant_id(session: u8, n: u8) -> GrantId {
     GrantId { session: SessionId(u128::from(session)), counter: u64::from(n), nonce: 0 }
 }
 
-/// Session and attempt of a grant id.
+/// Returns the session and the attempt of a grant ID.
 pub(crate) fn attempt_of(id: GrantId) -> (u8, u8) {
     (id.session.0 as u8, id.counter as u8)
 }
 
 impl World {
-    /// Carries out a request of `session`. The answer is for whoever still listens.
+    /// Carries out a request of `session`. Returns the reply, which arrives only if the connection still exists.
     pub(crate) fn script(&mut self, now: &Now<'_>, session: u8, request: Request, refuse: bool) -> Message {
         if request.ask == Ask::Subscribe {
             self.attached[session as usize] = now.scene.is_counted(session);
             self.sessions[session as usize].links[0].is_subscribed = true;
-            now.say(|| "the store: inbox attached".into());
+            now.log(|| "the store: inbox attached".into());
             return Message::Subscribed;
         }
         let keeps_writes = now.off.botches(Botch::WritesThenFails) && matches!(request.ask, Ask::Acquire { .. });
         if refuse && !keeps_writes {
-            now.say(|| "the store: refused, out of memory; nothing was done".into());
+            now.log(|| "the store: refused, out of memory; nothing was done".into());
             return Message::Refused { to: request };
         }
         let before = self.store.clone();
         let (answer, deliveries) = self.step(now, session, &request);
-        now.say(|| format!("the store, at tick {}: {}", self.tick, words::answer(&answer)));
+        now.log(|| format!("the store, at tick {}: {}", self.tick, words::answer(&answer)));
         self.check(now, session, &request, &before, &answer);
         if self.budget.failovers > 0 && before != self.store {
             self.copy = before;
@@ -49,7 +49,7 @@ impl World {
             self.publish(now, delivery);
         }
         if refuse {
-            now.say(|| "the script fails after its writes, and answers an error".into());
+            now.log(|| "the script fails after its writes and replies with an error".into());
             return Message::Refused { to: request };
         }
         let others = now.scene.has_runs() && self.store.queue.iter().any(|e| attempt_of(e.id).0 != session);
@@ -64,19 +64,19 @@ impl World {
         let lease_us = self.clock_us();
         let wall_us = now.scene.wall_us(lease_us);
         let attached = &self.attached;
-        let mut told = Vec::new();
+        let mut published = Vec::new();
         if now.off.botches(Botch::CountsReceivers) {
             let env = Env { wall_us, lease_us, attached: &|_| true };
-            told = step(&mut self.store.clone(), &env, op).1;
-            told.retain(|push| !attached[attempt_of(push.id).0 as usize]);
+            published = step(&mut self.store.clone(), &env, op).1;
+            published.retain(|push| !attached[attempt_of(push.id).0 as usize]);
         }
         let env = Env { wall_us, lease_us, attached: &|id: SessionId| attached[id.0 as usize] };
         let (answer, deliveries) = step(&mut self.store, &env, op);
-        told.extend(deliveries);
-        (answer, told)
+        published.extend(deliveries);
+        (answer, published)
     }
 
-    /// Somebody who sees the holder revokes its grant, and is gone.
+    /// Revokes the current grant on behalf of somebody who sees the holder and takes no further part.
     pub(crate) fn revoke(&mut self, now: &Now<'_>) {
         let Some(Grant { id, token, .. }) = self.store.grants.sole().cloned() else { return };
         self.ledger.revoked = Some(token);
@@ -95,7 +95,7 @@ impl World {
         }
     }
 
-    /// Notes since when another session waits for the lease.
+    /// Records since when another session waits for the lease.
     fn watch_queue(&mut self, now: &Now<'_>) {
         let holder = self.store.grants.sole().map(|g| attempt_of(g.id).0);
         let is_other = |e: &Entry| holder.is_some_and(|holder| attempt_of(e.id).0 != holder);
@@ -103,10 +103,10 @@ impl World {
         self.ledger.wanted = is_wanted.then_some(self.ledger.wanted.unwrap_or(self.tick));
     }
 
-    /// A message to an inbox: on the first connection, if the subscription on it lives.
+    /// Publishes a message to an inbox: on the first connection, if its subscription is alive.
     fn publish(&mut self, now: &Now<'_>, delivery: Delivery) {
         let (session, n) = attempt_of(delivery.id);
-        now.say(|| {
+        now.log(|| {
             let (token, to) = (words::token(delivery.token), words::attempt(session, n));
             format!("the store pushes to {to}: token {token}, {:?}", delivery.event).to_lowercase()
         });
@@ -167,7 +167,7 @@ impl World {
             let chosen = before.queue.iter().find(|e| e.id == grant.id).map(|e| e.ticket);
             self.ledger.handed = Some(Handed { by: session, to, token: grant.token });
             if !self.attached[to.0 as usize] && !now.scene.polls(to.0) {
-                self.ledger.note(Harm::ToTheDeaf);
+                self.ledger.note(Harm::ToDetached);
             }
             let stood = |e: &&Entry| self.is_live(e) && before.queue.iter().any(|b| b.id == e.id);
             if chosen.is_some_and(|ticket| self.store.queue.iter().filter(stood).any(|e| self.place(e) < ticket)) {
@@ -176,7 +176,8 @@ impl World {
         }
     }
 
-    /// P23. The length counts from when the store carries the request out, so a slow request may lengthen it by as much.
+    /// Checks P23. The length counts from when the store carries the request out, so a slow request may lengthen the
+    /// cool-down by its delay.
     fn check_cool_down(&mut self, session: u8, request: &Request, before: &Resource) {
         let id = grant_id(session, request.n);
         let cooling = |resource: &Resource| resource.grants.sole().filter(|g| !g.is_held()).map(|g| (g.id, g.end_us()));
@@ -198,7 +199,7 @@ impl World {
                     self.ledger.note(Harm::CoolsTooLong);
                 }
             }
-            // It was to cool down, and was given back instead, or is held again.
+            // The lease was to cool down, and was released instead, or is held again.
             (_, Some((was, end_us)), None) if self.store.held_by(was).is_some() || end_us > self.clock_us() => {
                 self.ledger.note(Harm::GrantedTooSoon);
             }
@@ -206,16 +207,16 @@ impl World {
         }
     }
 
-    /// Whether a waiter could take the lease now: it lives, and its inbox is attached.
+    /// Whether a waiter could take the lease now: its process is awake, and its inbox is attached.
     fn is_live(&self, entry: &Entry) -> bool {
         let session = attempt_of(entry.id).0 as usize;
         self.attached[session] && self.sessions[session].life == Life::Awake
     }
 
-    /// Returns the place that an entry should have: the one that its session got and came back with.
+    /// Returns the place that an entry should have: the place that its session was assigned and came back with.
     fn place(&self, entry: &Entry) -> u64 {
         let place = self.ledger.place(attempt_of(entry.id));
-        place.map_or(entry.ticket, |told| told.min(entry.ticket))
+        place.map_or(entry.ticket, |place| place.min(entry.ticket))
     }
 }
 

@@ -1,8 +1,8 @@
-//! The session, as small as the rules allow: what it remembers of each attempt, and when it asks what.
+//! The session, as small as the rules allow: its state for each attempt, and when it sends each request.
 //!
-//! One name only, so a session has one *slot* (an attempt that stands for all its relaxed local waiters, P21) and one
-//! attempt for each strict waiter. Everything that a session does is a reaction: to its caller, to a message, to the
-//! clock, to a broken connection. What to send is decided in one place, [`Session::pump`], from the phase of each attempt.
+//! There is only one name, so a session has one *slot* (an attempt on behalf of all its relaxed local waiters, P21) and
+//! one attempt for each strict waiter. A session only reacts: to its caller, to a message, to the clock, to a broken
+//! connection. [`Session::pump`] alone decides which requests are sent, from the phase of each attempt.
 
 use std::cell::RefCell;
 
@@ -13,10 +13,10 @@ use super::network::Link;
 use super::rules::{Off, Slip};
 use super::scene::Scene;
 
-/// Never, on the model's clock.
+/// The time that never comes, on the model's clock.
 pub(crate) const NEVER: u8 = u8::MAX;
 
-/// What a session may know besides itself: the clock, and how the run is set up.
+/// The information that a session may use besides its own state: the clock, and the parameters of the run.
 pub(crate) struct Now<'a> {
     pub(crate) scene: &'a Scene,
     pub(crate) off: Off,
@@ -25,8 +25,8 @@ pub(crate) struct Now<'a> {
 }
 
 impl Now<'_> {
-    /// Says what happened, if somebody reads it.
-    pub(crate) fn say(&self, what: impl FnOnce() -> String) {
+    /// Logs an event, if there is a log.
+    pub(crate) fn log(&self, what: impl FnOnce() -> String) {
         if let Some(log) = self.log {
             log.borrow_mut().push(what());
         }
@@ -41,7 +41,7 @@ impl Now<'_> {
 pub(crate) enum Life {
     Awake,
     Paused,
-    /// It goes on: its tasks first, and its timers when its thread's turn comes.
+    /// It has resumed: its tasks run first, and its timers when its thread's turn comes.
     Waking,
     Dead,
 }
@@ -52,33 +52,33 @@ pub(crate) enum Task {
     Idle,
     Waiting,
     Inside,
-    /// It was inside, and left or lost the lease.
+    /// It was inside, and released or lost the lease.
     Served,
     /// Its future was dropped, or it was refused.
     Gone,
 }
 
-/// One attempt: what the real session keeps under a grant id.
+/// One attempt: the state that the real session keeps under a grant ID.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Attempt {
     pub(crate) n: u8,
     pub(crate) order: Order,
-    /// The place that the store named last.
+    /// The place in the queue that the store reported last.
     pub(crate) ticket: Option<u64>,
     /// The local queue.
     pub(crate) waiters: Vec<u8>,
-    /// The highest token that was used under any grant of it, where there are runs (P19).
+    /// The highest token that was used under any grant of this attempt, in scenes with runs (P19).
     pub(crate) used: Token,
-    /// Until when its lease is to cool down, once it is given back; 0: not at all (P23).
+    /// Until when its lease is to cool down after the release; 0: no cool-down (P23).
     pub(crate) cools_until: u8,
-    /// Acquires that were sent and not answered.
+    /// Acquires that were sent and have no reply yet.
     pub(crate) open: Vec<Open>,
     pub(crate) phase: Phase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Open {
-    /// The connection that the answer can still come on.
+    /// The connection on which the reply can still arrive.
     pub(crate) link: Option<u8>,
     pub(crate) not_after: u8,
 }
@@ -86,9 +86,9 @@ pub(crate) struct Open {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     Waiting {
-        look_at: u8,
+        recheck_at: u8,
     },
-    /// A push that is too old to be entered unasked: claim first, then enter (P12).
+    /// A pushed grant that is too old to enter without a request: the session claims first, then enters (P12).
     Claiming {
         token: Token,
         range: u8,
@@ -107,11 +107,11 @@ pub(crate) enum Phase {
     },
 }
 
-/// How often a release was sent.
+/// Whether a release was sent before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Sent {
     Once,
-    /// An earlier one was not answered.
+    /// An earlier release got no reply.
     Again,
 }
 
@@ -125,34 +125,35 @@ pub(crate) struct Holding {
     pub(crate) task: u8,
     /// When the minimum hold is over; 0 without one (P23).
     pub(crate) min_until: u8,
-    /// Local passes since the grant: the task's token is so many above the grant's (P19).
+    /// Local passes since the grant. The task's token is this far above the grant's token (P19).
     pub(crate) pass: u8,
-    /// Its session was told that it is revoked (P10).
+    /// Whether its session was notified of the revocation (P10).
     pub(crate) is_revoked: bool,
     pub(crate) run: Run,
 }
 
-/// What bounds a local run (P20).
+/// The limits of a local run (P20).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Run {
     pub(crate) others: Contention,
-    /// When the store said that, by its clock.
-    pub(crate) said_at: u8,
-    /// When the session asked what the store answered last.
-    pub(crate) heard_at: u8,
-    /// How many tokens are reserved, for all that the session knows.
+    /// The store's clock when the store reported `others`.
+    pub(crate) stated_at: u8,
+    /// When the session sent the request of the newest reply.
+    pub(crate) asked_at: u8,
+    /// How many tokens are reserved, as far as the session knows.
     pub(crate) range: u8,
-    /// Where more of them are asked for.
+    /// The connection on which more tokens were requested.
     pub(crate) reserving: Option<u8>,
-    /// Passes since the session heard that others wait.
+    /// Passes since the session learned that others wait.
     pub(crate) passes: u8,
-    /// For the property only: whether an answer arrived that was given while, in truth, others waited; passes since.
-    pub(crate) told: bool,
-    pub(crate) heedless: u8,
+    /// For the property only: whether a reply has arrived that was given while others really waited, and the passes
+    /// since.
+    pub(crate) knows_waiters: bool,
+    pub(crate) passes_while_wanted: u8,
 }
 
 impl Holding {
-    /// The token of the task that is inside.
+    /// Returns the token of the task that is inside.
     pub(crate) fn current(&self) -> Token {
         self.token.plus(u64::from(self.pass))
     }
@@ -165,15 +166,15 @@ pub(crate) struct Session {
     pub(crate) links: Vec<Link>,
     /// Whether the inbox of the first connection is proved (P11).
     pub(crate) is_proved: bool,
-    /// The tightest time pair: how many ticks the store's clock was ahead of ours at most (P12).
+    /// The tightest time pair: the store's clock was ahead of ours by at most this many ticks (P12).
     pub(crate) lag: Option<u8>,
     pub(crate) attempts: Vec<Attempt>,
-    /// How many attempts were ever made: the next number.
+    /// How many attempts were ever made, which is also the next number.
     pub(crate) made: u8,
     pub(crate) tasks: Vec<Task>,
-    /// When to look after a claim that we handed over (P7).
+    /// When to re-check a claim that this session handed over (P7).
     pub(crate) settle_at: u8,
-    /// When a lease ends that we wait for and that was revoked (P10).
+    /// When the revoked lease ends that this session waits for (P10).
     pub(crate) ends_at: u8,
 }
 
@@ -193,7 +194,7 @@ impl Session {
         }
     }
 
-    /// Whether nothing is under way on its connections, and its inbox works.
+    /// Whether no message is in flight on its connections, and its inbox works.
     pub(crate) fn is_settled(&self) -> bool {
         self.life == Life::Awake && self.is_proved && self.links.iter().all(|l| !l.is_up || l.is_quiet())
     }
@@ -222,12 +223,12 @@ impl Session {
     fn attempt(&mut self, now: &Now<'_>, order: Order, waiters: Vec<u8>) {
         let n = self.made;
         self.made += 1;
-        let phase = Phase::Waiting { look_at: now.tick };
+        let phase = Phase::Waiting { recheck_at: now.tick };
         let (ticket, used, cools_until, open) = (None, Token::NONE, 0, Vec::new());
         self.attempts.push(Attempt { n, order, ticket, waiters, used, cools_until, open, phase });
     }
 
-    /// The future of a waiting task is dropped (P16).
+    /// Handles a dropped future of a waiting task (P16).
     pub(crate) fn cancel(&mut self, now: &Now<'_>, task: u8) {
         self.tasks[task as usize] = Task::Gone;
         let Some(i) = self.attempts.iter().position(|a| a.waiters.contains(&task)) else { return };
@@ -256,7 +257,7 @@ impl Session {
         attempt.phase = Phase::Leaving { asked: None, again_at: now.tick, close_at };
     }
 
-    /// The local waiters of an attempt that has ended get a new one.
+    /// Starts a new attempt for the local waiters of an attempt that has ended.
     pub(crate) fn ask_again(&mut self, now: &Now<'_>, i: usize) {
         let waiters = std::mem::take(&mut self.attempts[i].waiters);
         let order = self.attempts[i].order;
@@ -265,7 +266,7 @@ impl Session {
         }
     }
 
-    /// The grant is ours until `until`: the first local waiter goes in.
+    /// Lets the first local waiter enter: the grant is valid until `until`.
     pub(crate) fn enter(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, token: Token, until: u8, run: Run) {
         let attempt = &mut self.attempts[i];
         if attempt.waiters.is_empty() {
@@ -274,7 +275,7 @@ impl Session {
         let task = attempt.waiters.remove(0);
         let left = until - now.tick;
         let third = (left / 3).max(1);
-        // A fixed lease is claimed, once, if it is a claim as yet; it is never lengthened.
+        // A fixed lease that is only a claim yet is renewed once; it is never lengthened.
         let is_claimed = left >= now.scene.lease;
         let renew_at = if now.scene.is_fixed() && is_claimed { NEVER } else { now.tick + third };
         let (renewing, pass, is_revoked) = (None, 0, false);
@@ -286,16 +287,16 @@ impl Session {
         if self.tasks[task as usize] == Task::Waiting {
             self.tasks[task as usize] = Task::Inside;
         }
-        now.say(|| format!("task {task} enters with token {}, valid until tick {until}", super::words::token(token)));
+        now.log(|| format!("task {task} enters with token {}, valid until tick {until}", super::words::token(token)));
     }
 
-    /// The grant is over, whoever says so. What the store did not say itself, it is told (P13).
+    /// Ends the grant. If the store did not report the end itself, the session notifies the store (P13).
     pub(crate) fn lose(&mut self, now: &Now<'_>, i: usize, by_store: bool) {
         let Phase::Holding(Holding { task, .. }) = self.attempts[i].phase else { return };
         if self.tasks[task as usize] == Task::Inside {
             self.tasks[task as usize] = Task::Served;
         }
-        now.say(|| format!("task {task} hears that the lease is lost"));
+        now.log(|| format!("task {task} is notified that the lease is lost"));
         if !by_store {
             return self.end_run(now, i, Slip::LostForgets);
         }
@@ -305,8 +306,8 @@ impl Session {
         self.close(now, i);
     }
 
-    /// Nothing is held under this id any more: it is closed, or left once more while a request of it may still be
-    /// carried out (P14).
+    /// Closes an attempt that holds nothing any more. If a request of it may still be carried out, sends one more leave
+    /// first (P14).
     pub(crate) fn close(&mut self, now: &Now<'_>, i: usize) {
         if self.attempts[i].open.is_empty() {
             self.attempts.remove(i);

@@ -1,8 +1,8 @@
-//! The part of the models that is quick enough for every change: `leasehold-lab models` runs all of them. It also keeps
-//! the figures of docs/evidence.md true.
+//! The models that are quick enough for every change: `leasehold-lab models` runs all of them. The tests also check the
+//! figures in docs/evidence.md.
 
 use super::cases::{self, Case};
-use super::check::{search, tell};
+use super::check::{describe, search};
 use super::rules::Off;
 use super::scene::Scene;
 use super::scenes;
@@ -10,7 +10,7 @@ use super::world::Play;
 
 const EVIDENCE: &str = include_str!("../../../../docs/evidence.md");
 
-/// More states than these have take too long without optimisation.
+/// Scenes with more states than these take too long without optimization.
 const SMALL: &[&str] =
     &["last words", "memory", "runs", "strict", "edge", "forgotten", "stopped", "uncounted", "pollers", "set back"];
 
@@ -22,9 +22,9 @@ fn has_no_counter_example(scene: &Scene) {
     let play = Play::new(scene.clone(), Off::Nothing, None);
     let found = search(&play);
     if let Some(schedule) = &found.harm {
-        panic!("{}: {}\n{}", scene.name, schedule.harm, tell(&play, &schedule.acts).join("\n"));
+        panic!("{}: {}\n{}", scene.name, schedule.harm, describe(&play, &schedule.acts).join("\n"));
     }
-    assert_eq!(found.missed, Vec::<&str>::new(), "{} never came by it", scene.name);
+    assert_eq!(found.missed, Vec::<&str>::new(), "{} never reached it", scene.name);
     evidence_says(&format!("| {} | {} | {} |", scene.name, scene.about, found.states));
 }
 
@@ -32,23 +32,23 @@ fn has_a_counter_example(case: &Case) {
     let found = search(&case.play());
     let schedule = found.harm.unwrap_or_else(|| panic!("{} {}: nothing found", case.rule, case.flaw));
     assert_eq!(schedule.harm, case.harm.name());
-    // Every step is told, and what came of it.
-    assert!(tell(&case.play(), &schedule.acts).len() >= schedule.acts.len());
+    // The log has a line for every step, and lines for its effects.
+    assert!(describe(&case.play(), &schedule.acts).len() >= schedule.acts.len());
     evidence_says(&format!("| {} | {} | {} | {} |", case.rule, case.flaw, case.scene.name, schedule.acts.len()));
 }
 
 #[test]
-fn with_every_rule_on_nothing_is_found() {
+fn no_counter_example_with_every_rule_on() {
     scenes::ALL.iter().filter(|scene| SMALL.contains(&scene.name)).for_each(has_no_counter_example);
 }
 
 #[test]
-fn with_a_rule_off_its_schedule_is_found() {
+fn a_counter_example_with_each_rule_off() {
     cases::ALL.iter().for_each(has_a_counter_example);
 }
 
 #[test]
-fn every_rule_that_is_modelled_has_a_flaw_and_every_scene_is_told_of() {
+fn every_modeled_rule_has_a_flaw_and_every_scene_is_documented() {
     for rule in ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P9", "P10", "P14", "P19", "P20", "P21"] {
         assert!(cases::ALL.iter().any(|case| case.rule == rule), "{rule}");
     }

@@ -1,4 +1,4 @@
-//! The description of a schedule in words.
+//! Describes a schedule in words.
 
 use leasehold_spec::{Answer, Contention, Event, Outcome, Token, Was};
 
@@ -10,12 +10,12 @@ pub(crate) fn name(session: u8) -> char {
     char::from(b'A' + session)
 }
 
-/// `A0`: the first attempt of session A.
+/// Formats an attempt: `A0` is the first attempt of session A.
 pub(crate) fn attempt(session: u8, n: u8) -> String {
     format!("{}{n}", name(session))
 }
 
-/// Tokens are microseconds: as ticks, and how many were made in that tick before.
+/// Formats a token, which is a count of microseconds, as its tick and the number of tokens made in that tick before.
 pub(crate) fn token(token: Token) -> String {
     let (tick, nth) = (token.get() / TICK_US, token.get() % TICK_US);
     let tick = tick.saturating_sub(10);
@@ -49,7 +49,7 @@ fn request(session: u8, request: &Request) -> String {
     match request.ask {
         Ask::Subscribe => "subscribe".into(),
         Ask::Acquire { ticket: None, .. } => format!("acquire {id} (sent at {})", request.sent),
-        Ask::Acquire { ticket: Some(_), .. } => format!("look {id} (sent at {})", request.sent),
+        Ask::Acquire { ticket: Some(_), .. } => format!("re-check {id} (sent at {})", request.sent),
         Ask::Renew { token: t } => format!("renew {id} token {}", token(t)),
         Ask::Release { token: t, used } => format!("release {id} token {}, used {}", token(t), token(used)),
         Ask::Leave { used } => format!("leave {id}, used {}", token(used)),
@@ -61,16 +61,16 @@ fn request(session: u8, request: &Request) -> String {
 
 fn message(session: u8, message: &Message) -> String {
     match message {
-        Message::Subscribed => "that its inbox is attached".into(),
-        Message::Answer { to, answer: said, .. } => format!("the answer to {}: {}", request(session, to), answer(said)),
+        Message::Subscribed => "the confirmation that its inbox is attached".into(),
+        Message::Answer { to, answer: said, .. } => format!("the reply to {}: {}", request(session, to), answer(said)),
         Message::Refused { to } => format!("an error for {}", request(session, to)),
         Message::Push(push) => {
             let (id, token) = (attempt(session, push.id.counter as u8), token(push.token));
             match push.event {
                 Event::Granted => format!("the push: {id} holds with token {token}"),
                 Event::Revoked => format!("the push: {id} is revoked"),
-                Event::Wanted => format!("the push: others wait for what {id} holds"),
-                Event::Ending => format!("the push: what {id} waits for ends at another time"),
+                Event::Wanted => format!("the push: others wait for the lease of {id}"),
+                Event::Ending => format!("the push: the lease that {id} waits for ends at another time"),
             }
         }
     }
@@ -79,7 +79,7 @@ fn message(session: u8, message: &Message) -> String {
 fn fate(fate: Fate) -> &'static str {
     match fate {
         Fate::Gone => "",
-        Fate::Late => "; what it had sent stays in the store's buffer",
+        Fate::Late => "; its requests stay in the store's buffer",
     }
 }
 
@@ -97,22 +97,22 @@ pub(crate) fn act(world: &World, act: Act) -> String {
         Act::ServeLate(b) => {
             let (s, buffer) = &world.buffers[b as usize];
             let said = buffer.front().map_or_else(String::new, |r| request(*s, r));
-            format!("the store comes to {}'s {said}, of a connection that is gone", name(*s))
+            format!("the store runs {}'s {said}, of a connection that is gone", name(*s))
         }
-        Act::Hear(s, k) => {
+        Act::Receive(s, k) => {
             let said = link(s, k).back.front().map_or_else(String::new, |m| message(s, m));
-            format!("{} hears {said}", name(s))
+            format!("{} receives {said}", name(s))
         }
         Act::Cut(s, k, f) => format!("{}'s connection {k} breaks{}", name(s), fate(f)),
-        Act::Reconnect(s, k) => format!("{} opens connection {k} anew", name(s)),
+        Act::Reconnect(s, k) => format!("{} reconnects connection {k}", name(s)),
         Act::Detach(s) => format!("the store notices that {}'s inbox is gone", name(s)),
         Act::LosePush(s) => format!("a push to {} is lost", name(s)),
         Act::Retry(s, i) => {
             let n = world.sessions[s as usize].attempts[i as usize].n;
-            format!("{} asks again for {}, on its other connection", name(s), attempt(s, n))
+            format!("{} retries {}, on its other connection", name(s), attempt(s, n))
         }
-        Act::Pause(s) => format!("{} stands still", name(s)),
-        Act::Resume(s) => format!("{} goes on", name(s)),
+        Act::Pause(s) => format!("{} pauses", name(s)),
+        Act::Resume(s) => format!("{} resumes", name(s)),
         Act::Crash(s, f) => format!("{} dies{}", name(s), fate(f)),
         Act::Restart => "the store restarts, empty".into(),
         Act::Failover => "the store fails over, without its last change".into(),

@@ -1,7 +1,7 @@
-//! The whole: one store, the sessions, the connections, the clock, and what a step does to them.
+//! The whole model: one store, the sessions, the connections, the clock, and the effect of each event on them.
 //!
-//! All clocks run at one rate (what P12's margin is for is not modelled), so one tick moves them together. A session that
-//! is awake does what is due when the tick comes; a paused one when it wakes.
+//! All clocks run at one rate (the drift that P12's margin covers is not modeled), so one tick moves them together. A
+//! session that is awake does its due work when the tick comes; a paused session when it resumes.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -46,11 +46,11 @@ pub(crate) enum Act {
     Cancel(u8, u8),
     /// The store carries out the next request of a connection.
     Serve(u8, u8),
-    /// The same, and finds its memory full.
+    /// The store would carry out the next request of a connection, and its memory is full.
     Refuse(u8, u8),
     /// The store carries out a request of a connection that broke long ago.
     ServeLate(u8),
-    Hear(u8, u8),
+    Receive(u8, u8),
     Cut(u8, u8, Fate),
     Reconnect(u8, u8),
     /// The store notices that an inbox is gone.
@@ -65,16 +65,16 @@ pub(crate) enum Act {
     Revoke,
     /// The store's clock is set back.
     SetBack,
-    /// The timers of a process that goes on.
+    /// The timers of a process that has resumed.
     Wake(u8),
 }
 
-/// A scene with a rule off, or none.
+/// A scene, with one rule off or none.
 #[derive(Clone, Debug)]
 pub(crate) struct Play {
     pub(crate) scene: Scene,
     pub(crate) off: Off,
-    /// The only harm that is looked for; all of them if not given.
+    /// The only violation that the search looks for; all of them if `None`.
     pub(crate) watch: Option<Harm>,
     was_found: Arc<AtomicBool>,
 }
@@ -84,7 +84,7 @@ impl Play {
         Self { scene, off, watch, was_found: Arc::default() }
     }
 
-    /// Whether a harm was seen before this one.
+    /// Whether a violation was seen before this one.
     pub(crate) fn was_found_before(&self) -> bool {
         self.was_found.swap(true, Ordering::Relaxed)
     }
@@ -117,7 +117,7 @@ impl Model for Play {
     }
 
     fn actions(&self, world: &World, acts: &mut Vec<Act>) {
-        // Beyond a harm there is nothing to learn: the shortest way to it ends here.
+        // A state beyond a violation teaches nothing: the shortest schedule ends here.
         if world.ledger.harm.is_none() {
             world.acts(self, acts);
         }
@@ -136,15 +136,15 @@ impl Model for Play {
 }
 
 impl World {
-    /// The store's clock.
+    /// Returns the store's clock.
     pub(crate) fn clock_us(&self) -> u64 {
         clock_behind_us(self.tick, self.behind)
     }
 
-    /// Does one step. If there is a log, describes the step in it.
+    /// Applies one event. If there is a log, describes the event in it.
     pub(crate) fn act(&mut self, play: &Play, act: Act, log: Option<&RefCell<Vec<String>>>) {
         let now = Now { scene: &play.scene, off: play.off, tick: self.tick, log };
-        now.say(|| words::act(self, act));
+        now.log(|| words::act(self, act));
         let (ledger, sessions) = (&mut self.ledger, &mut self.sessions);
         match act {
             Act::Tick => return self.pass_time(play, log),
@@ -170,10 +170,10 @@ impl World {
                 let (s, request) = (*s, buffer.pop_front().expect("a buffer that is kept has a request in it"));
                 self.script(&now, s, request, false);
             }
-            Act::Hear(s, k) => {
+            Act::Receive(s, k) => {
                 let session = &mut sessions[s as usize];
-                let message = session.links[k as usize].back.pop_front().expect("there is something to hear");
-                session.hear(&now, ledger, k, message);
+                let message = session.links[k as usize].back.pop_front().expect("a message is in flight");
+                session.receive(&now, ledger, k, message);
             }
             Act::Cut(s, k, fate) => {
                 spend(&mut self.budget.cuts);
@@ -183,9 +183,9 @@ impl World {
             Act::Detach(s) => self.attached[s as usize] = false,
             Act::LosePush(s) => {
                 spend(&mut self.budget.lost_pushes);
-                ledger.lost_push |= sessions[s as usize].links[0].tells_a_grant();
+                ledger.lost_push |= sessions[s as usize].links[0].has_pushed_grant();
                 let back = &mut sessions[s as usize].links[0].back;
-                let at = back.iter().position(|m| matches!(m, Message::Push(_))).expect("a push is under way");
+                let at = back.iter().position(|m| matches!(m, Message::Push(_))).expect("a push is in flight");
                 back.remove(at);
             }
             Act::Retry(s, i) => {
@@ -217,7 +217,7 @@ impl World {
             }
             Act::Crash(s, fate) => {
                 spend(&mut self.budget.crashes);
-                // Elsewhere a lease ends when it should, and when its holder died makes no difference.
+                // In other scenes a lease ends when it should, and the time of its holder's death makes no difference.
                 let grant = self.store.grants.sole().filter(|g| play.scene.back > 0 && attempt_of(g.id).0 == s);
                 self.ledger.dies(self.tick, grant);
                 self.sessions[s as usize].life = Life::Dead;
@@ -240,16 +240,16 @@ impl World {
         self.tidy(play);
     }
 
-    /// Checks a session that has let its next task in. It must hold the lease, unless it cannot have learned of the loss.
+    /// Checks a session that has let its next task in. It must hold the lease, unless it could not know of the loss.
     fn check_pass(&mut self, held: &Holding) {
-        let is_unheard = !held.is_revoked && self.ledger.revoked == Some(held.token);
+        let is_unnotified = !held.is_revoked && self.ledger.revoked == Some(held.token);
         let is_live = |g: &Grant| g.token == held.token && g.end_us() > self.clock_us();
-        if !is_unheard && !self.ledger.forgot && !self.store.grants.sole().is_some_and(is_live) {
+        if !is_unnotified && !self.ledger.forgot && !self.store.grants.sole().is_some_and(is_live) {
             self.ledger.note(Harm::LetInLate);
         }
     }
 
-    /// A task of an earlier grant uses this token now.
+    /// Checks a task of an earlier grant that uses this token now.
     fn check_rank(&mut self, grant: Token, token: Token) {
         if self.store.grants.sole().is_some_and(|g| grant < g.token && g.token <= token) {
             self.ledger.note(Harm::Outranks);
@@ -258,9 +258,9 @@ impl World {
 
     fn serve(&mut self, now: &Now<'_>, s: u8, k: u8, refuse: bool) {
         let link = &mut self.sessions[s as usize].links[k as usize];
-        let request = link.out.pop_front().expect("a request is under way");
+        let request = link.out.pop_front().expect("a request is in flight");
         let answer = self.script(now, s, request, refuse);
-        // To a dead process nobody carries the answer.
+        // A dead process gets no reply.
         let link = &mut self.sessions[s as usize].links[k as usize];
         if link.is_up {
             link.back.push_back(answer);
@@ -271,15 +271,15 @@ impl World {
         if !self.sessions[s as usize].links[k as usize].is_up {
             return;
         }
-        self.ledger.lost_push |= self.sessions[s as usize].links[k as usize].tells_a_grant();
+        self.ledger.lost_push |= self.sessions[s as usize].links[k as usize].has_pushed_grant();
         let requests = self.sessions[s as usize].lose_link(now, k);
         if fate == Fate::Late && !requests.is_empty() {
             self.buffers.push((s, requests));
         }
     }
 
-    /// The store forgets everything, or what its copy does not know. That takes it a while, so no token can come twice in
-    /// one tick.
+    /// Restarts the store with nothing, or with the state of its copy. A restart takes a tick, so no token can be made
+    /// twice in one tick.
     fn restart(&mut self, now: &Now<'_>, store: Resource) {
         self.store = store;
         self.ledger.forgot = true;
@@ -306,13 +306,13 @@ impl World {
         self.tidy(play);
     }
 
-    /// Forgets what cannot matter any more, so that states which differ in nothing else are one.
+    /// Removes state that cannot matter any more, so that states which differ in nothing else become one.
     fn tidy(&mut self, play: &Play) {
         use super::network::Ask;
         use leasehold_spec::mutant::Mutant;
-        // By its clock.
+        // The store's clock.
         let served_at = self.tick.saturating_sub(self.behind);
-        // A request after its `not_after` does nothing but settle, which any other script does as well.
+        // A request after its `not_after` only settles, and any other script settles as well.
         if play.off != Off::Store(Mutant::P4RunsLate) {
             let is_late =
                 |r: &Request| matches!(r.ask, Ask::Acquire { .. } | Ask::Renew { .. }) && r.not_after < served_at;

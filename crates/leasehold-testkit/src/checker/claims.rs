@@ -1,4 +1,4 @@
-//! Exclusion: at no time do the units that are claimed exceed the limit.
+//! Exclusion: at no time do the claimed units exceed the limit.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use crate::history::Promise;
 
 pub(super) fn check(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
     let claimed = lock.grants.iter().enumerate().filter(|(_, grant)| grant.is_claimed());
-    // Ends come before beginnings of the same microsecond: a hand-over may be as fast as that.
+    // Of two events in the same microsecond the end comes before the beginning: a hand-over may be as fast as that.
     let mut moments: Vec<(u64, Moment, usize)> = claimed
         .flat_map(|(i, grant)| [(grant.granted_us, Moment::Begins, i), (grant.claimed_us, Moment::Ends, i)])
         .collect();
     moments.sort_unstable();
 
     let mut units = 0u64;
-    // Who claims now, by the end of the claim: the last of them is the one that a newcomer collides with for longest.
+    // The current claims, ordered by their ends: a new claim overlaps with the last of them for the longest time.
     let mut now: BTreeSet<(u64, usize)> = BTreeSet::new();
     for (_, moment, i) in moments {
         let grant = &lock.grants[i];
@@ -41,7 +41,7 @@ enum Moment {
 }
 
 fn found(lock: &Lock<'_>, earlier: Option<&Grant<'_>>, later: &Grant<'_>, report: &mut Report) {
-    // Alone it exceeds the limit if it took more units than there are: then it collides with itself.
+    // A single grant exceeds the limit if it took more units than there are: then it overlaps with itself.
     let earlier = earlier.unwrap_or(later);
     let (from_us, to_us) = (later.granted_us, later.claimed_us.min(earlier.claimed_us));
     let excuse = lock.excuse(Promise::Exclusion, from_us, to_us);

@@ -1,27 +1,28 @@
-//! Judges a [history](crate::history) of locks, knowing nothing of who wrote it.
+//! Judges a [history](crate::history) of locks, independently of the system that produced it.
 //!
-//! A linearizability checker tries orders until one fits, and its time explodes with the history. A lock's history needs
-//! none: every grant has a token, and the tokens *are* the order that the store claims. So each promise is a sweep over
-//! sorted events, O(n log n), and a million grants are judged in seconds:
+//! A linearizability checker tries orders until one fits, and its time explodes with the length of the history. A lock's
+//! history does not need that: every grant has a token, and the tokens *are* the order that the store claims. So each
+//! promise is a sweep over sorted events, O(n log n), and a million grants are judged in seconds:
 //!
-//! | promise | what is compared |
+//! | promise | check |
 //! |---|---|
 //! | tokens are unique | tokens of a name |
-//! | tokens grow | a grant that was complete before an attempt began has the smaller token; so has, among exclusive grants, the one that was claimed first |
+//! | tokens grow | a grant that was complete before an attempt began has the smaller token; of two exclusive grants, the one that was claimed first has the smaller token |
 //! | exclusion | at no time do the claimed units exceed the limit |
-//! | loss is final | nobody claims a grant whose end it has recorded |
-//! | the queue's order | how many overtook the waiter that was overtaken most |
-//! | the fenced register | its tokens never fall; it has counted what it acknowledged, and at most what was unanswered besides |
-//! | the other register | each update that was lost, and between which two sections |
-//! | liveness | from a healing to the next fault every attempt ends within a bound, and not in vain while nobody holds |
-//! | no residue | what the test has found left over; and that it has looked |
-//! | it is not vacuous | how many grants there were, how many of them after waiting, how many before the first fault |
+//! | loss is final | no client claims a grant after it has recorded the end of that grant |
+//! | the queue's order | the largest number of times that a waiter was overtaken |
+//! | the fenced register | its tokens never fall; it has counted all acknowledged writes, and in addition at most the unanswered ones |
+//! | the unfenced register | each lost update, with the two sections between which it was lost |
+//! | liveness | from a repair to the next fault every attempt ends within a bound, and is not refused while nobody holds |
+//! | no residue | the residue that the test has found; and that it has checked |
+//! | the history is not vacuous | how many grants there were, how many of them after waiting, how many before the first fault |
 //!
-//! A test that injects what breaks a promise by nature (a clock's jump breaks exclusion) declares it with
-//! [`Recorder::excuse`](crate::history::Recorder::excuse). What then breaks is counted in the [`Report`]: the honest
-//! number for the documents. What breaks outside of the declared time is a violation all the same.
+//! A test may inject a fault that breaks a promise by its nature (a clock's jump breaks exclusion). It declares the
+//! fault with [`Recorder::excuse`](crate::history::Recorder::excuse). The [`Report`] counts promises that break during
+//! the declared time: the honest number for the documents. A promise that breaks outside of the declared time is a
+//! violation all the same.
 //!
-//! That faults of every kind happened, and that every path was taken, is no matter of one history but of many: see
+//! Whether faults of every kind happened, and whether every path was taken, is a question about many histories: see
 //! [`coverage`](crate::coverage).
 
 mod claims;
@@ -38,27 +39,27 @@ pub use self::rules::Rules;
 pub use self::violation::Violation;
 use crate::history::{Event, History, Promise};
 
-/// What a history amounts to.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
     /// Grants.
     pub grants: u64,
-    /// Of those, how many had waited.
+    /// The number of grants whose attempts had waited.
     pub queued: u64,
-    /// Of those, how many were claimed for some time.
+    /// The number of grants that were claimed for some time.
     pub claimed: u64,
-    /// How often the waiter that was overtaken most was overtaken.
+    /// The largest number of times that a waiter was overtaken.
     pub overtaken_most: u64,
-    /// Writes that the fenced register refused: each is one that an unfenced one would have suffered.
+    /// Writes that the fenced register refused: an unfenced register would have accepted each of them.
     pub refused: u64,
-    /// Writes to a register that were never answered.
+    /// Writes to a register that got no reply.
     pub unknown: u64,
     /// Updates that the unfenced registers lost, excused or not.
     pub lost_updates: u64,
-    /// For how long nothing was broken yet.
+    /// The time until the first fault.
     pub whole_us: u64,
-    /// How many grants there were in that time.
+    /// The number of grants in that time.
     pub grants_while_whole: u64,
     /// Broken promises that were declared.
     pub excused: Vec<Violation>,
@@ -115,7 +116,7 @@ pub fn check(history: &History, rules: &Rules) -> Report {
     report
 }
 
-/// A grant, and how long it was claimed.
+/// A grant, and the time for which it was claimed.
 #[derive(Debug)]
 struct Grant<'a> {
     client: &'a str,
@@ -124,20 +125,20 @@ struct Grant<'a> {
     asked_us: u64,
     queued_us: Option<u64>,
     granted_us: u64,
-    /// The last time at which it was claimed; that of the grant if it never was.
+    /// The last time at which it was claimed, or the time of the grant if it never was.
     claimed_us: u64,
-    /// When it ended, as far as its client has said.
+    /// When it ended, if its client has recorded that.
     ended_us: Option<u64>,
 }
 
 impl Grant<'_> {
-    /// Whether it was claimed for some time. One that was not excludes nobody.
+    /// Whether it was claimed for some time. A grant without a claim excludes nobody.
     fn is_claimed(&self) -> bool {
         self.claimed_us > self.granted_us
     }
 }
 
-/// What is known of one name.
+/// The events of one name.
 #[derive(Debug)]
 struct Lock<'a> {
     name: &'a str,
@@ -215,12 +216,12 @@ impl<'a> Lock<'a> {
         }
     }
 
-    /// Whether a fault that breaks this promise was declared for some time between these.
+    /// Returns whether a fault that breaks this promise was declared for some time between these times.
     fn excuse(&self, promise: Promise, from_us: u64, to_us: u64) -> Excuse {
         self.excuse_any(&[promise], from_us, to_us)
     }
 
-    /// Whether one was declared that breaks any of these promises.
+    /// Returns whether a fault was declared that breaks any of these promises.
     fn excuse_any(&self, promises: &[Promise], from_us: u64, to_us: u64) -> Excuse {
         let declared =
             |fault: &(Promise, u64, u64)| promises.contains(&fault.0) && fault.1 <= to_us && from_us <= fault.2;

@@ -7,7 +7,7 @@ use crate::history::Promise;
 
 pub(super) fn check(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
     unique(lock, report);
-    // The same pair may break both orders; it is one violation.
+    // The same pair may violate both orders; it is one violation.
     let mut found = BTreeSet::new();
     for (fall, promises) in real_time(lock).into_iter().chain(order_of_holding(lock, rules)) {
         if found.insert((fall.0.token, fall.1.token)) {
@@ -17,7 +17,7 @@ pub(super) fn check(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
     overtaking(lock, rules, report);
 }
 
-/// No token was granted twice.
+/// Checks that no token was granted twice.
 fn unique(lock: &Lock<'_>, report: &mut Report) {
     let mut grants: Vec<&Grant<'_>> = lock.grants.iter().collect();
     grants.sort_by_key(|grant| (grant.token, grant.granted_us));
@@ -33,7 +33,7 @@ fn unique(lock: &Lock<'_>, report: &mut Report) {
 
 /// An earlier grant with a larger token than the later one.
 type Fall<'g, 'a> = (&'g Grant<'a>, &'g Grant<'a>);
-/// What a declared fault must break for a fall to be excused.
+/// The promises of which a declared fault must break one for a fall to be excused.
 type Promises = &'static [Promise];
 
 fn fell(lock: &Lock<'_>, (earlier, later): Fall<'_, '_>, promises: Promises, report: &mut Report) {
@@ -47,7 +47,7 @@ fn fell(lock: &Lock<'_>, (earlier, later): Fall<'_, '_>, promises: Promises, rep
     report.found(violation, excuse);
 }
 
-/// A grant that was complete before an attempt began has the smaller token.
+/// Checks that a grant that was complete before an attempt began has the smaller token.
 fn real_time<'g, 'a>(lock: &'g Lock<'a>) -> Vec<(Fall<'g, 'a>, Promises)> {
     let mut by_grant: Vec<&Grant<'_>> = lock.grants.iter().collect();
     by_grant.sort_by_key(|grant| grant.granted_us);
@@ -66,12 +66,12 @@ fn real_time<'g, 'a>(lock: &'g Lock<'a>) -> Vec<(Fall<'g, 'a>, Promises)> {
     falls
 }
 
-/// Of two grants that exclude each other, the one that was claimed first has the smaller token. This sees more than real
-/// time does: waiters have all asked before any of them was granted. It presumes exclusion: where that is broken, a
-/// client that is slow to look at its grant may look after its successor did.
+/// Checks that, of two grants that exclude each other, the one that was claimed first has the smaller token. This finds
+/// more than the check of real time: all waiters have asked before any of them is granted. It presumes exclusion: where
+/// exclusion is broken, a client that is slow to check its grant may check it after its successor did.
 fn order_of_holding<'g, 'a>(lock: &'g Lock<'a>, rules: &Rules) -> Vec<(Fall<'g, 'a>, Promises)> {
     let mut claimed: Vec<&Grant<'_>> = lock.grants.iter().filter(|grant| grant.is_claimed()).collect();
-    // Of the same microsecond neither was first.
+    // Of two grants in the same microsecond neither was first.
     claimed.sort_by_key(|grant| (grant.granted_us, grant.token));
     let (mut largest, mut largest_exclusive, mut falls) = (None, None, Vec::new());
     for grant in claimed {
@@ -98,7 +98,8 @@ fn above<'g, 'a>(earlier: Option<&'g Grant<'a>>, later: &'g Grant<'a>) -> Option
     earlier.filter(|earlier| earlier.token > later.token).map(|earlier| (earlier, later))
 }
 
-/// How often a waiter was overtaken: by grants with a smaller token whose attempt began when it was known to wait.
+/// Counts how often a waiter was overtaken: by grants with a smaller token whose attempt began when the waiter was known
+/// to wait.
 fn overtaking(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
     let mut tokens: Vec<u64> = lock.grants.iter().map(|grant| grant.token).collect();
     tokens.sort_unstable();
@@ -126,7 +127,7 @@ fn overtaking(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
     }
 }
 
-/// How many of the numbers seen so far are below another (a Fenwick tree).
+/// Counts how many of the numbers so far are below another one (a Fenwick tree).
 struct Counts(Vec<u64>);
 
 impl Counts {

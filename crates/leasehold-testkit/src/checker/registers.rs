@@ -1,17 +1,17 @@
-//! What the lock is for: registers that its holders write. One refuses old tokens and must be right always; the other
-//! refuses nothing, and shows what a lock without fencing is worth.
+//! The purpose of the lock: registers that its holders write. The fenced register refuses old tokens and must always be
+//! right. The unfenced register refuses nothing, and shows the value of a lock without fencing.
 //!
-//! An update of the other register is lost in one of two ways, and each is found with the pair of writers that it is
-//! between, so that a fault excuses it only if it was active just then:
+//! An update of the unfenced register is lost in one of two ways. Each loss is found with its pair of writers, so that a
+//! fault excuses it only if the fault was active between them:
 //!
-//! - both have read the same number: whichever wrote last wrote over the other;
-//! - a write is missing in the end: somebody who had read a smaller number wrote after it, and nobody counted on since
-//!   (or the first way shows it).
+//! - Both have read the same number: the last write replaced the other.
+//! - A write is missing in the end: a client that had read a smaller number wrote after it, and no client has counted on
+//! from it since (otherwise the first way finds the loss).
 //!
-//! A writer's window is from its read to its answer; without an answer it has no end, as the write may be carried out at
-//! any time. Two windows that overlap are two sections at once, and the overlap is when. But the second of the pair may
-//! have read an old number that a third, late write had brought back. That one was in its section when the first wrote:
-//! somewhere in the first's own window.
+//! A writer's window is from its read to its reply. Without a reply it has no end, as the write may be carried out at
+//! any time. If two windows overlap, two sections ran at once, and the overlap is the time of the loss. But the second
+//! of the pair may have read an old number that a third, late write had brought back. The third writer was in its
+//! section when the first wrote: somewhere in the first's own window.
 
 use super::{Lock, Report, Violation};
 use crate::history::{Answered, Event, Fenced, Promise};
@@ -39,18 +39,18 @@ fn fenced(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
             report.violations.push(Violation::FenceFell { name: lock.name.into(), write, before, token });
         }
     }
-    // Two writes that were both the seventh: one of them is not in the register.
+    // Two writes have the same number: one of them is not in the register.
     let distinct =
         accepted.windows(2).filter(|pair| pair[0].0 != pair[1].0).count() + usize::from(!accepted.is_empty());
     let acknowledged = accepted.len() as u64;
     let last = accepted.last().map_or(0, |(write, _)| *write);
-    // Where all writes have numbers of their own, the last number is at least their count.
+    // If all writes have different numbers, the last number is at least their count.
     let miscounted = |counted: u64| distinct < accepted.len() || last > counted || counted > acknowledged + unknown;
     let counted = events.iter().find_map(|event| match event {
         Event::FinalFenced { count, .. } => Some(*count),
         _ => None,
     });
-    // Without a final reading the last write is the best there is: what came after it was not acknowledged.
+    // Without a final reading, the last acknowledged write is the best estimate: later writes were not acknowledged.
     let counted = counted.unwrap_or(last);
     if miscounted(counted) {
         let name = lock.name.into();
@@ -58,11 +58,11 @@ fn fenced(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
     }
 }
 
-/// A write of `read + 1` to the other register.
+/// A write of `read + 1` to the unfenced register.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Write<'a> {
     read: u64,
-    /// `u64::MAX` without an answer.
+    /// `u64::MAX` without a reply.
     answered_us: u64,
     read_us: u64,
     client: &'a str,
@@ -88,8 +88,8 @@ fn unfenced(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
         }
     }
     report.unknown += writes.iter().filter(|write| !write.is_acknowledged()).count() as u64;
-    // By what they read, and those of the same number in the order of their answers: each was lost to the next, or the
-    // next to it.
+    // Ordered by the number that was read, and writes of the same number by their replies: each was lost to the next
+    // one, or the one after that.
     writes.sort_unstable();
     let of_number = |read: u64| {
         writes.partition_point(|write| write.read <= read) - writes.partition_point(|write| write.read < read)
@@ -109,13 +109,13 @@ fn unfenced(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
     }
     let Some(counted) = counted else { return };
     let missing = writes.partition_point(|write| write.read < counted);
-    // Who may have written last what is there now. Without an answer, of several: that is the last in this order.
+    // The writer that may have written the final number last. If several got no reply, it is the last in this order.
     let last = writes[..missing].last().filter(|write| write.read + 1 == counted);
-    // Of those that read the same number all but one are lost already.
+    // Of the writes that read the same number, all but one are already counted as lost.
     let mut before = None;
     for write in writes[missing..].iter().filter(|write| write.is_acknowledged()) {
         if before.replace(write.read) != Some(write.read) {
-            // Nobody is known to have written it: a client that was killed before it could say so.
+            // No client is known to have written the final number: it was killed before it could record the write.
             let nobody = Write { client: "nobody", ..*write };
             lost(lock, [*write, *last.unwrap_or(&nobody)], (write.read_us, write.answered_us), report);
         }

@@ -1,8 +1,8 @@
-//! What a history is held to.
+//! The requirements for a history.
 
 use std::time::Duration;
 
-/// What a history is held to.
+/// The requirements for a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     pub(super) limit: u32,
@@ -14,7 +14,7 @@ pub struct Rules {
     pub(super) looked_for: &'static [&'static str],
 }
 
-/// So many grants in so long.
+/// A number of grants in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rate {
     pub(super) grants: u64,
@@ -22,13 +22,13 @@ pub(super) struct Rate {
 }
 
 impl Rules {
-    /// One holder at a time.
+    /// Requires one holder at a time.
     #[must_use]
     pub const fn mutex() -> Self {
         Self::limit(1)
     }
 
-    /// So many units at a time: the permits of a semaphore, or what a writer takes.
+    /// Requires at most this many units at a time: the permits of a semaphore, or the units of a writer.
     #[must_use]
     pub const fn limit(limit: u32) -> Self {
         Self {
@@ -42,51 +42,55 @@ impl Rules {
         }
     }
 
-    /// At least so many grants over all names: a test in which nobody ever got the lock has broken no promise either.
+    /// Requires at least this many grants over all names. A test in which no client ever gets the lock breaks no other
+    /// promise.
     #[must_use]
     pub const fn at_least(mut self, grants: u64) -> Self {
         self.min_grants = grants;
         self
     }
 
-    /// At least so many grants to somebody who had waited.
+    /// Requires at least this many grants to clients that had waited.
     #[must_use]
     pub const fn at_least_queued(mut self, grants: u64) -> Self {
         self.min_queued = grants;
         self
     }
 
-    /// At least so many grants over all names in each so long, on the average of the time before the first fault, which
-    /// is at least that long. What stood still before anything was broken shows nothing when it is.
+    /// Requires at least this many grants over all names in each period, on average over the time before the first
+    /// fault. That time must be at least one period. A system that does nothing before the first fault proves nothing
+    /// after it.
     ///
     /// # Panics
-    /// For a period that is no number of microseconds.
+    /// For a period that is not a number of microseconds.
     #[must_use]
     pub const fn at_least_before_faults(mut self, grants: u64, per: Duration) -> Self {
         self.min_rate = Some(Rate { grants, per_us: micros(per) });
         self
     }
 
-    /// Whoever is known to stand in the queue is overtaken at most so often by those who ask later.
+    /// Requires that a waiter that is known to be in the queue is overtaken at most this often by later attempts.
     #[must_use]
     pub const fn overtaken_at_most(mut self, times: u64) -> Self {
         self.max_overtaken = Some(times);
         self
     }
 
-    /// From [`Healed`](crate::history::Event::Healed) to the next fault every attempt is granted or given up within this,
-    /// counted from the later of its beginning and the healing. It is to be longer than a whole queue takes. Nobody hears
-    /// after it that the lock is busy when no client has held it for as long, or an error.
+    /// Requires that from [`Healed`](crate::history::Event::Healed) to the next fault every attempt is granted or
+    /// abandoned within this time, counted from the later of its beginning and the repair. The time must be longer than
+    /// a whole queue takes. After it no attempt may be refused as busy when no client has held the lock for as long, and
+    /// none may fail with an error.
     ///
     /// # Panics
-    /// For a time that is no number of microseconds.
+    /// For a time that is not a number of microseconds.
     #[must_use]
     pub const fn served_within(mut self, within: Duration) -> Self {
         self.served_within_us = Some(micros(within));
         self
     }
 
-    /// The test has looked for this at the end, and recorded how much [residue](crate::history::Event::Residue) it found.
+    /// Requires that the test has checked for this at the end, and recorded the amount of
+    /// [residue](crate::history::Event::Residue).
     #[must_use]
     pub const fn looked_for(mut self, what: &'static [&'static str]) -> Self {
         self.looked_for = what;

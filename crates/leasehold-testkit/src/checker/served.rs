@@ -1,9 +1,9 @@
-//! Liveness, which only a test that stops breaking things can judge: from a healing to the next fault whoever asks is
+//! Liveness, which only a test that stops injecting faults can judge: from a repair to the next fault every attempt is
 //! served.
 //!
-//! "Served" is: granted or given up within a bound. That alone would be kept by a lock that nobody can ever get, as long
-//! as everybody's patience ends in time. So the attempts that were in vain are laid beside the holders: several in a row,
-//! for longer than the bound, while no client held, were kept out by a lease that nobody knows of.
+//! "Served" means granted or abandoned within a bound. A lock that no client can ever get would satisfy that, if every
+//! wait has a timeout. So the refused attempts are compared with the holders: if several in a row were refused, for
+//! longer than the bound, while no client held, then a lease that no client knows of kept them out.
 
 use std::collections::BTreeMap;
 
@@ -39,11 +39,11 @@ pub(super) fn check(history: &History, locks: &[Lock<'_>], rules: &Rules, report
     }
 }
 
-/// From a moment until before another: from a healing to the next fault, from one holder to the next.
+/// The time from one event until before another: from a repair to the next fault, or from one holder to the next.
 type Window = (u64, u64);
 
 fn windows(history: &History) -> Vec<Window> {
-    // Of the same microsecond: what was injected is what was healed.
+    // Of two events in the same microsecond the fault comes first: the repair ends it.
     let mut turns: Vec<(u64, Turn)> = history
         .events
         .iter()
@@ -72,7 +72,7 @@ enum Turn {
     Heals,
 }
 
-/// When clients died.
+/// The times at which clients died.
 struct Deaths<'a>(BTreeMap<&'a str, Vec<u64>>);
 
 impl<'a> Deaths<'a> {
@@ -87,7 +87,7 @@ impl<'a> Deaths<'a> {
         Self(deaths)
     }
 
-    /// The first death of this client from then on.
+    /// Returns the first death of this client from then on.
     fn after(&self, client: &str, at_us: u64) -> Option<u64> {
         let of_client = self.0.get(client)?;
         of_client.get(of_client.partition_point(|death_us| *death_us < at_us)).copied()
@@ -105,11 +105,11 @@ struct Attempt<'a> {
 #[derive(Clone, Copy)]
 struct End<'a> {
     at_us: u64,
-    /// `None` if it was granted, or its client died.
+    /// `None` if the attempt was granted, or its client died.
     why: Option<&'a GaveUp>,
 }
 
-/// All attempts of which it was recorded that they began, by name, in the order in which they did.
+/// Returns all attempts with a recorded beginning, by name, ordered by beginning.
 fn attempts<'a>(history: &'a History, deaths: &Deaths<'_>) -> BTreeMap<&'a str, Vec<Attempt<'a>>> {
     let mut ends: BTreeMap<(&str, u64), End<'_>> = BTreeMap::new();
     for event in &history.events {
@@ -139,7 +139,7 @@ impl Attempt<'_> {
         let (name, client, attempt) = (self.name.to_owned(), self.client.to_owned(), self.number);
         let since_us = self.asked_us.max(healed_us);
         let is_in_time = self.end.is_some_and(|end| end.at_us <= since_us + bound_us);
-        // Where a fault comes before the bound, who waits then is for the next window to judge.
+        // If a fault comes before the bound, a pending attempt is judged by the next window.
         if !is_in_time && since_us + bound_us < broken_us {
             let waited_us = self.end.map(|end| end.at_us - since_us);
             return Some(Violation::Unserved { name, client, attempt, since_us, waited_us });
@@ -152,16 +152,16 @@ impl Attempt<'_> {
         }
     }
 
-    /// It was told that somebody else has the lock.
-    fn is_in_vain(&self) -> bool {
+    /// Whether the attempt was refused because another client has the lock.
+    fn was_refused(&self) -> bool {
         self.end.is_some_and(|end| matches!(end.why, Some(GaveUp::Busy | GaveUp::TimedOut)))
     }
 }
 
-/// The times at which no client held.
+/// Returns the times at which no client held.
 fn gaps(lock: &Lock<'_>, deaths: &Deaths<'_>) -> Vec<Window> {
-    // Who never said that it is over holds for ever, unless it died; how long the store keeps its lease then is within the
-    // bound.
+    // A grant without a recorded end lasts forever, unless its client died; the bound includes the time for which the
+    // store keeps the lease after that.
     let end_us = |grant: &Grant<'_>| {
         let ended_us = grant.ended_us.or_else(|| deaths.after(grant.client, grant.granted_us));
         ended_us.unwrap_or(u64::MAX)
@@ -179,7 +179,7 @@ fn gaps(lock: &Lock<'_>, deaths: &Deaths<'_>) -> Vec<Window> {
     gaps
 }
 
-/// What is in both. Either list is in order, and its times do not touch.
+/// Returns the intersection. Each list is ordered, and its windows do not touch.
 fn common(one: &[Window], other: &[Window]) -> Vec<Window> {
     let (mut both, mut i, mut j) = (Vec::new(), 0, 0);
     while let (Some(a), Some(b)) = (one.get(i), other.get(j)) {
@@ -196,17 +196,18 @@ fn common(one: &[Window], other: &[Window]) -> Vec<Window> {
     both
 }
 
-/// So many in vain are no coincidence. One or two may have run into an attempt that was granted and had been given up.
-const IN_VAIN: usize = 3;
+/// The number of refused attempts in a row that cannot be a coincidence. One or two may have met an attempt that was
+/// granted after its client had abandoned it.
+const REFUSED_IN_A_ROW: usize = 3;
 
 fn starved(name: &str, attempts: &[Attempt<'_>], (free_us, taken_us): Window, bound_us: u64) -> Option<Violation> {
     let first = attempts.partition_point(|attempt| attempt.asked_us < free_us);
     let behind = attempts.partition_point(|attempt| attempt.asked_us < taken_us);
-    let in_gap = attempts[first..behind].iter().filter(|attempt| attempt.is_in_vain());
+    let in_gap = attempts[first..behind].iter().filter(|attempt| attempt.was_refused());
     let ends_us = in_gap.filter_map(|attempt| Some((attempt.asked_us, attempt.end?.at_us)));
-    let in_vain: Vec<Window> = ends_us.filter(|(_, end_us)| *end_us < taken_us).collect();
-    let (from_us, to_us) = (in_vain.first()?.0, in_vain.iter().map(|(_, end_us)| *end_us).max()?);
-    let is_starved = in_vain.len() >= IN_VAIN && to_us - from_us > bound_us;
-    let attempts = in_vain.len() as u64;
+    let refused: Vec<Window> = ends_us.filter(|(_, end_us)| *end_us < taken_us).collect();
+    let (from_us, to_us) = (refused.first()?.0, refused.iter().map(|(_, end_us)| *end_us).max()?);
+    let is_starved = refused.len() >= REFUSED_IN_A_ROW && to_us - from_us > bound_us;
+    let attempts = refused.len() as u64;
     is_starved.then(|| Violation::Starved { name: name.to_owned(), attempts, from_us, to_us })
 }

@@ -1,4 +1,4 @@
-//! Each promise with a history that keeps it and one that breaks it.
+//! Tests of each promise, with a history that keeps it and one that breaks it.
 
 mod naive;
 mod registers;
@@ -21,7 +21,7 @@ fn a_good_history_is_clean() {
 
 #[test]
 #[should_panic(expected = "stock: a and b were both granted token 10")]
-fn a_bad_one_says_what_is_wrong() {
+fn a_bad_history_names_its_violation() {
     good().grant("b", 10, 400, 410).check(&Rules::mutex()).assert_clean();
 }
 
@@ -33,7 +33,7 @@ fn a_token_granted_twice_is_found() {
 
 #[test]
 fn a_token_that_falls_in_real_time_is_found() {
-    // Nobody claims anything; `c` began when `b` had been granted 11.
+    // No client claims anything; `c` began when `b` had been granted 11.
     let report = Story::default().grant("b", 11, 100, 110).grant("c", 10, 111, 120).check(&Rules::mutex());
     assert!(matches!(only(&report), Violation::TokenFell { earlier: 11, later: 10, .. }));
     // Concurrent attempts may be granted in any order.
@@ -42,7 +42,7 @@ fn a_token_that_falls_in_real_time_is_found() {
 
 #[test]
 fn a_token_that_falls_among_waiters_is_found() {
-    // Both had asked before either was granted: only the order of holding tells.
+    // Both had asked before either was granted: only the order of holding shows the fall.
     let report = Story::default().grant("a", 11, 100, 110).until(120).grant("b", 10, 100, 130).until(140);
     let report = report.check(&Rules::mutex());
     assert!(matches!(only(&report), Violation::TokenFell { earlier: 11, later: 10, .. }));
@@ -82,7 +82,7 @@ fn an_overlap_with_one_that_began_long_before_is_found() {
 }
 
 #[test]
-fn an_overlap_lasts_as_long_as_the_longest_of_those_that_were_there() {
+fn an_overlap_lasts_as_long_as_the_longest_earlier_claim() {
     let story = Story::default().grant("a", 10, 100, 110).until(900).grant("b", 11, 100, 120).until(220);
     let report = story.grant("c", 12, 100, 210).until(300).check(&Rules::limit(2));
     assert!(matches!(only(&report), Violation::Overlap { tokens: [10, 12], from_us: 210, to_us: 300, .. }));
@@ -120,7 +120,7 @@ fn a_claim_after_the_end_is_found() {
 }
 
 #[test]
-fn an_end_of_nothing_is_found() {
+fn an_end_without_a_grant_is_found() {
     let report = good().ended("a", 99, 500).check(&Rules::mutex());
     assert!(matches!(only(&report), Violation::UnknownGrant { token: 99, .. }));
 }
@@ -131,7 +131,7 @@ fn a_declared_fault_excuses_what_it_breaks_and_nothing_else() {
     let report = overlap().fault(Promise::Exclusion, 0, 215).check(&Rules::mutex());
     report.assert_clean();
     assert!(matches!(report.excused[..], [Violation::Overlap { .. }]));
-    // Over before the overlap began, begun when it was over, or about something else.
+    // The fault was over before the overlap began, began when the overlap was over, or breaks another promise.
     assert_eq!(overlap().fault(Promise::Exclusion, 221, 999).check(&Rules::mutex()).violations.len(), 1);
     assert_eq!(overlap().fault(Promise::Exclusion, 0, 209).check(&Rules::mutex()).violations.len(), 1);
     assert_eq!(overlap().fault(Promise::Tokens, 0, 999).check(&Rules::mutex()).violations.len(), 1);
@@ -158,7 +158,7 @@ fn overtaking_is_counted() {
     assert_eq!(report.overtaken_most, 3);
     let report = story().check(&Rules::mutex().overtaken_at_most(2));
     assert!(matches!(only(&report), Violation::Overtaken { token: 20, times: 3, .. }));
-    // A store that forgot its queue while this one stood in it.
+    // The store forgot its queue while this waiter was in it.
     let report = story().fault(Promise::Order, 850, 860).check(&Rules::mutex().overtaken_at_most(2));
     report.assert_clean();
     assert_eq!(report.excused.len(), 1);
@@ -169,7 +169,7 @@ fn overtaking_is_counted() {
 }
 
 #[test]
-fn names_are_judged_apart() {
+fn names_are_judged_separately() {
     let mut events = good().0;
     for event in good().0 {
         if let Event::Granted { client, attempt, token, units, asked_us, queued_us, granted_us, .. } = event {
@@ -196,7 +196,8 @@ fn every_violation_has_a_text() {
     }
 }
 
-/// The sweeps stay sweeps: a quadratic one would need minutes for this, and the bound leaves room for a busy machine.
+/// Ensures that the sweeps stay sweeps: a quadratic one would need minutes here, and the bound leaves room for a busy
+/// machine.
 #[test]
 fn a_long_history_is_judged_in_seconds() {
     let mut story = Story::default();

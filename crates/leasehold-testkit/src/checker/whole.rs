@@ -1,4 +1,4 @@
-//! Of a history as a whole: that enough happened in it to prove anything, and that nothing was left over.
+//! Checks of a history as a whole: that enough happened in it to prove anything, and that there is no residue.
 
 use super::{Report, Rules, Violation};
 use crate::history::{Event, History};
@@ -13,7 +13,7 @@ pub(super) fn check(history: &History, rules: &Rules, report: &mut Report) {
     residue(history, rules, report);
 }
 
-/// etcd refuses a result with too little traffic: a system that does nothing breaks nothing.
+/// Checks the throughput. etcd refuses a result with too little traffic: a system that does nothing breaks nothing.
 fn throughput(history: &History, rules: &Rules, report: &mut Report) {
     let (mut began_us, mut ended_us, mut fault_us) = (u64::MAX, 0, u64::MAX);
     for event in &history.events {

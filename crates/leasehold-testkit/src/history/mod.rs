@@ -1,16 +1,18 @@
-//! What clients did and were told: the history that the [checker](crate::checker) judges, apart from the system under
-//! test.
+//! The history of the clients' calls and results, which the [checker](crate::checker) judges independently of the system
+//! under test.
 //!
-//! A history is worth what its times are worth. All are on one clock ([`boottime_us`](crate::boottime_us), which every
-//! process of a machine shares, or the virtual one of a simulation), and each is read on the side that makes the claim
-//! *smaller*: an attempt begins before the call, a grant is complete after it, and a lease was claimed at a time that was
-//! read *before* the check that said yes. A checker fed with larger claims would call a correct lock broken; one fed with
-//! smaller ones can only miss an overlap of microseconds. [`Recorder`] reads them in that order, so that no test needs to.
+//! A history is only as good as its times. All of them are on one clock ([`boottime_us`](crate::boottime_us), which
+//! every process of a machine shares, or the virtual one of a simulation), and each is read on the side that makes the
+//! claim *smaller*: an attempt begins before the call, a grant is complete after it, and a lease was claimed at a time
+//! that was read *before* the check that said yes. With larger claims the checker would call a correct lock broken; with
+//! smaller ones it can only miss an overlap of microseconds. [`Recorder`] reads them in that order, so that no test
+//! needs to.
 //!
-//! What the test itself does to the system belongs to the history as well: which faults it injected, when it stopped, and
-//! what it found left over. Without that nobody could tell a lock that works from one that nobody asked.
+//! The test's own actions belong to the history as well: the faults that it injected, the times when it stopped, and the
+//! residue that it found. Without them a lock that works could not be distinguished from one that no client asked for.
 //!
-//! On disk a history is JSON, one event to a line, written line by line: what a process did before it was killed counts.
+//! On disk a history is JSON, one event per line, written line by line: the actions of a process before it was killed
+//! count.
 //!
 //! ```
 //! use leasehold_testkit::checker::{Rules, check};
@@ -36,25 +38,25 @@ use serde::{Deserialize, Serialize};
 
 pub use self::recorder::{Attempt, Counting, Held, Recorder};
 
-/// One thing that happened: to a name, or (without one) to the system as a whole. An attempt is known by name, client and
-/// number, a grant by name, client and token.
+/// One event: of a name, or (without one) of the system as a whole. An attempt is identified by name, client and number,
+/// a grant by name, client and token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[expect(missing_docs, reason = "name, client, attempt and token are the same in all of them")]
 pub enum Event {
-    /// An attempt began, at this time or later. It is open until it is granted or given up, or until its client dies.
+    /// An attempt began, at this time or later. It is open until it is granted or abandoned, or until its client dies.
     Asked { name: String, client: String, attempt: u64, at_us: u64 },
-    /// An attempt succeeded. A re-entry is none: it has the token of the grant that it enters again.
+    /// An attempt succeeded. A re-entry is not recorded: it has the token of the grant that it enters again.
     Granted {
         name: String,
         client: String,
         attempt: u64,
         token: u64,
-        /// What it takes of the name's limit: 1 of 1 for a mutex.
+        /// The units of the name's limit that it takes: 1 of 1 for a mutex.
         units: u32,
         /// When the attempt began, or earlier.
         asked_us: u64,
-        /// When the client knew that it stood in the queue, or later; `None` if it does not know that it ever did.
+        /// When the client knew that it was in the queue, or later; `None` if it never knew.
         queued_us: Option<u64>,
         /// When the client knew of its grant, or later.
         granted_us: u64,
@@ -63,85 +65,85 @@ pub enum Event {
     GaveUp { name: String, client: String, attempt: u64, at_us: u64, why: GaveUp },
     /// The client believed that its lease was valid, at this time or later.
     Claimed { name: String, client: String, token: u64, at_us: u64 },
-    /// The client stopped believing it, or stopped caring.
+    /// The client no longer believed that, or no longer needed the lease.
     Ended { name: String, client: String, token: u64, at_us: u64, how: Ended },
-    /// A write to the register that refuses old tokens.
+    /// A write to the fenced register, which refuses old tokens.
     Fenced { name: String, client: String, token: u64, at_us: u64, answer: Fenced },
-    /// A write of `read + 1` to the register that refuses nothing.
+    /// A write of `read + 1` to the unfenced register, which refuses nothing.
     Counted {
         name: String,
         client: String,
         /// When the register was read, or earlier.
         read_us: u64,
-        /// When the write was answered, or later.
+        /// When the write got its reply, or later.
         at_us: u64,
         read: u64,
         answer: Answered,
     },
-    /// What the fenced register has counted, at the end.
+    /// The final count of the fenced register.
     FinalFenced { name: String, count: u64 },
-    /// What the other register has, at the end. It began with 0.
+    /// The final number in the unfenced register. It began with 0.
     FinalCounted { name: String, count: u64 },
-    /// The test did something against which a promise does not hold, between these times. What then breaks is counted and
-    /// is no violation.
+    /// The test injected a fault against which a promise does not hold, between these times. A violation of it then is
+    /// counted as excused.
     Fault { name: String, breaks: Promise, from_us: u64, to_us: u64, why: String },
-    /// The test did something to the system that it must bear.
+    /// The test injected a fault that the system must bear.
     Injected { fault: String, at_us: u64 },
-    /// From now on nothing is broken any more, and until the next fault whoever waits must be served.
+    /// No fault is active from now on. Until the next fault every waiter must be served.
     Healed { at_us: u64 },
-    /// A client was killed, with all that it had begun. Not one that may live on.
+    /// A client was killed, with all that it had begun. This must not be recorded for a client that may be alive.
     Died { client: String, at_us: u64 },
-    /// What was still there at the end, and should not be: keys, queue entries, subscriptions, tasks.
+    /// Residue at the end: keys, queue entries, subscriptions, tasks that should not be there.
     Residue { what: String, count: u64 },
 }
 
-/// Why an attempt ended without a grant.
+/// The reason why an attempt ended without a grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GaveUp {
-    /// Somebody else had it, and this one does not wait.
+    /// Another client had the lock, and this attempt does not wait.
     Busy,
-    /// It waited for as long as it was told.
+    /// The attempt reached its timeout.
     TimedOut,
-    /// Its caller no longer wanted it.
+    /// The caller canceled it.
     Cancelled,
-    /// It was told an error; with what it said.
+    /// The attempt failed with an error; with its message.
     Failed(String),
 }
 
-/// How a grant ended.
+/// The way in which a grant ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// The client gave it back.
+    /// The client released it.
     Released,
-    /// The client was told that it was lost, or noticed; with the reason.
+    /// The client was notified of the loss, or noticed it; with the reason.
     Lost(String),
 }
 
-/// What the fenced register answered.
+/// The reply of the fenced register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fenced {
-    /// Written, as the so-manieth write, counted from 1.
+    /// The write was accepted; with the number of the write, counted from 1.
     Accepted(u64),
-    /// Refused: it has seen a larger token.
+    /// The write was refused: the register has seen a larger token.
     Refused,
-    /// No answer came.
+    /// No reply arrived.
     Unknown,
 }
 
-/// What the other register answered.
+/// The reply of the unfenced register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answered {
-    /// Written.
+    /// The write was acknowledged.
     Acknowledged,
-    /// No answer came.
+    /// No reply arrived.
     Unknown,
 }
 
-/// What a fault can break by its nature.
+/// A promise that a fault can break by its nature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Promise {
@@ -157,7 +159,7 @@ pub enum Promise {
 }
 
 impl Event {
-    /// The name of the lock, where it concerns one.
+    /// Returns the name of the lock, if the event has one.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match self {
@@ -184,7 +186,8 @@ pub struct History {
 }
 
 impl History {
-    /// Reads what a [`Recorder`] wrote. A last line without an end is left out: its writer was killed over it.
+    /// Reads a history that a [`Recorder`] wrote. An incomplete last line is left out: its writer was killed while it
+    /// wrote.
     pub fn read(path: impl AsRef<Path>) -> io::Result<Self> {
         let text = std::fs::read_to_string(path)?;
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -192,7 +195,7 @@ impl History {
         Ok(Self { events })
     }
 
-    /// Writes it as a [`Recorder`] would.
+    /// Writes the history in the format of a [`Recorder`].
     pub fn write(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let mut text = Vec::new();
         for event in &self.events {
@@ -201,13 +204,13 @@ impl History {
         std::fs::write(path, text)
     }
 
-    /// Adds another process' part.
+    /// Adds the history of another process.
     pub fn add(&mut self, other: Self) {
         self.events.extend(other.events);
     }
 }
 
-/// A line of JSON.
+/// Formats a value as a line of JSON.
 pub(crate) fn line(value: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');

@@ -1,4 +1,4 @@
-//! Takes a history down, with every time read on the side that makes the claim smaller.
+//! Records a history, with every time read on the side that makes the claim smaller.
 
 use std::fmt;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Answered, Ended, Event, Fenced, GaveUp, History, Promise, line};
 use crate::clock::boottime_us;
 
-/// Takes down what clients do. Clones write to the same history, by the same clock.
+/// Records the actions of clients. Clones write to the same history, by the same clock.
 #[derive(Clone)]
 pub struct Recorder {
     sink: Arc<Mutex<Sink>>,
@@ -37,7 +37,7 @@ impl Recorder {
         Self::to(Sink::Memory(Vec::new()))
     }
 
-    /// Appends events to a file, each at once. One file for each process.
+    /// Appends events to a file, each at once. Each process needs its own file.
     pub fn append_to(path: impl AsRef<Path>) -> io::Result<Self> {
         let file = File::options().create(true).append(true).open(path)?;
         Ok(Self::to(Sink::File(file)))
@@ -47,23 +47,23 @@ impl Recorder {
         Self { sink: Arc::new(Mutex::new(sink)), clock: Arc::new(boottime_us), attempts: Arc::default() }
     }
 
-    /// Reads times from this clock, in microseconds, in place of the machine's: for virtual time.
+    /// Reads times from this clock, in microseconds, instead of the machine's: for virtual time.
     #[must_use]
     pub fn on_clock(mut self, now_us: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         self.clock = Arc::new(now_us);
         self
     }
 
-    /// The time by this recorder's clock.
+    /// Returns the time by this recorder's clock.
     #[must_use]
     pub fn now_us(&self) -> u64 {
         (self.clock)()
     }
 
-    /// What was recorded so far.
+    /// Returns the events recorded so far.
     ///
     /// # Panics
-    /// For a recorder that writes to a file: [`History::read`] that.
+    /// For a recorder that writes to a file: use [`History::read`] instead.
     #[must_use]
     pub fn history(&self) -> History {
         match &*self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -72,10 +72,10 @@ impl Recorder {
         }
     }
 
-    /// Takes down an event.
+    /// Records an event.
     ///
     /// # Panics
-    /// When the file cannot be written: a history with holes would pass for a good one.
+    /// When the file cannot be written: a history with missing events would look like a good one.
     pub fn record(&self, event: Event) {
         match &mut *self.sink.lock().unwrap_or_else(PoisonError::into_inner) {
             Sink::Memory(events) => events.push(event),
@@ -86,10 +86,11 @@ impl Recorder {
         }
     }
 
-    /// To be called before a lock is asked for. No two clients of a history, in whatever process, have the same name.
+    /// Records that an attempt begins. Call it before the lock is requested. No two clients of a history, in any
+    /// process, may have the same name.
     ///
-    /// The attempt is open until it is said what became of it, or until its client [died](Recorder::died): one that is
-    /// only dropped counts as somebody who waits for ever.
+    /// The attempt is open until its result is recorded, or until its client [died](Recorder::died). An attempt that is
+    /// only dropped counts as a client that waits forever.
     pub fn attempt(&self, name: &str, client: &str) -> Attempt {
         let asked_us = self.now_us();
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
@@ -98,37 +99,37 @@ impl Recorder {
         Attempt { recorder: self.clone(), name, client, attempt, units: 1, asked_us, queued_us: None }
     }
 
-    /// Declares that from now on, and for so long, a promise does not hold for this name.
+    /// Declares that a promise does not hold for this name, from now on and for this long.
     pub fn excuse(&self, name: &str, breaks: Promise, within: Duration, why: &str) {
         let from_us = self.now_us();
         let to_us = from_us + u64::try_from(within.as_micros()).expect("less than half a million years");
         self.record(Event::Fault { name: name.into(), breaks, from_us, to_us, why: why.into() });
     }
 
-    /// To be called before a fault that the system must bear is injected.
+    /// Records a fault that the system must bear. Call it before the fault is injected.
     pub fn injected(&self, fault: &str) {
         self.record(Event::Injected { fault: fault.into(), at_us: self.now_us() });
     }
 
-    /// To be called when the last fault is over: whoever waits from now on must be served in time.
+    /// Records that the last fault is over. Every waiter must be served in time from now on.
     pub fn healed(&self) {
         self.record(Event::Healed { at_us: self.now_us() });
     }
 
-    /// To be called when this client is surely dead.
+    /// Records that this client is surely dead.
     pub fn died(&self, client: &str) {
         self.record(Event::Died { client: client.into(), at_us: self.now_us() });
     }
 
-    /// How much of it was left at the end, also if that was nothing: it shows that somebody looked.
+    /// Records the amount of residue at the end, also if it is 0: that shows that the test has checked.
     pub fn residue(&self, what: &str, count: u64) {
         self.record(Event::Residue { what: what.into(), count });
     }
 }
 
-/// Somebody asks for a lock.
+/// An attempt to get a lock.
 #[derive(Clone, Debug)]
-#[must_use = "say what became of it"]
+#[must_use = "record the result of the attempt"]
 pub struct Attempt {
     recorder: Recorder,
     name: String,
@@ -140,18 +141,18 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// It asks for so many units of the limit.
+    /// Sets how many units of the limit the attempt requests.
     pub fn units(mut self, units: u32) -> Self {
         self.units = units;
         self
     }
 
-    /// It is known to stand in the queue now.
+    /// Records that the attempt is now known to be in the queue.
     pub fn queued(&mut self) {
         self.queued_us.get_or_insert_with(|| self.recorder.now_us());
     }
 
-    /// It was granted with this token.
+    /// Records that the attempt was granted with this token.
     pub fn granted(self, token: u64) -> Held {
         let Self { recorder, name, client, attempt, units, asked_us, queued_us } = self;
         let granted_us = recorder.now_us();
@@ -160,7 +161,7 @@ impl Attempt {
         held
     }
 
-    /// It ended without a grant.
+    /// Records that the attempt ended without a grant.
     pub fn gave_up(self, why: GaveUp) {
         let Self { recorder, name, client, attempt, .. } = self;
         let at_us = recorder.now_us();
@@ -168,7 +169,7 @@ impl Attempt {
     }
 }
 
-/// Somebody holds a lock, or did.
+/// A grant of a lock, current or past.
 #[derive(Clone, Debug)]
 pub struct Held {
     recorder: Recorder,
@@ -179,36 +180,36 @@ pub struct Held {
 }
 
 impl Held {
-    /// Asks the holder whether its lease is valid, and takes down a yes with the time before the question.
+    /// Asks the holder whether its lease is valid, and records a yes with the time before the question.
     pub fn claims(&self, is_valid: impl FnOnce() -> bool) -> bool {
         let at_us = self.recorder.now_us();
         let valid = is_valid();
         if valid {
-            let (name, client) = self.who();
+            let (name, client) = self.identity();
             self.recorder.record(Event::Claimed { name, client, token: self.token, at_us });
         }
         valid
     }
 
-    /// To be called before it is given back, or after its loss was heard of.
+    /// Records the end of the grant. Call it before the release, or after the client was notified of the loss.
     pub fn ended(&self, how: Ended) {
-        let ((name, client), at_us) = (self.who(), self.recorder.now_us());
+        let ((name, client), at_us) = (self.identity(), self.recorder.now_us());
         self.recorder.record(Event::Ended { name, client, token: self.token, at_us, how });
     }
 
-    /// Takes down what the fenced register answered.
+    /// Records the reply of the fenced register.
     pub fn fenced(&self, answer: Fenced) {
-        let ((name, client), at_us) = (self.who(), self.recorder.now_us());
+        let ((name, client), at_us) = (self.identity(), self.recorder.now_us());
         self.recorder.record(Event::Fenced { name, client, token: self.token, at_us, answer });
     }
 
-    /// To be called before the other register is read.
-    #[must_use = "say what was written"]
+    /// Begins an update of the unfenced register. Call it before the register is read.
+    #[must_use = "record the write"]
     pub fn counting(&self) -> Counting<'_> {
         Counting { held: self, read_us: self.recorder.now_us() }
     }
 
-    /// Takes down a write of `read + 1` to the other register, which was read some time after the grant.
+    /// Records a write of `read + 1` to the unfenced register, which was read some time after the grant.
     pub fn counted(&self, read: u64, answer: Answered) {
         Counting { held: self, read_us: self.granted_us }.wrote(read, answer);
     }
@@ -218,7 +219,7 @@ impl Held {
     }
 }
 
-/// A read of the other register, and the write that follows.
+/// A read of the unfenced register, and the write that follows.
 #[derive(Debug)]
 pub struct Counting<'a> {
     held: &'a Held,
@@ -226,9 +227,9 @@ pub struct Counting<'a> {
 }
 
 impl Counting<'_> {
-    /// Takes down that `read + 1` was written, where `read` was read.
+    /// Records that `read + 1` was written after `read` was read.
     pub fn wrote(self, read: u64, answer: Answered) {
-        let ((name, client), at_us) = (self.held.who(), self.held.recorder.now_us());
+        let ((name, client), at_us) = (self.held.identity(), self.held.recorder.now_us());
         self.held.recorder.record(Event::Counted { name, client, read_us: self.read_us, at_us, read, answer });
     }
 }

@@ -32,7 +32,7 @@ fn one_of_each(recorder: &Recorder) {
 }
 
 #[test]
-fn a_claim_is_no_later_than_its_question_and_a_grant_no_earlier_than_its_answer() {
+fn claims_count_from_before_the_check_and_grants_from_after_the_reply() {
     let recorder = Recorder::in_memory();
     let attempt = recorder.attempt("n", "c");
     let asked = boottime_us();
@@ -57,10 +57,10 @@ fn a_claim_is_no_later_than_its_question_and_a_grant_no_earlier_than_its_answer(
 }
 
 #[test]
-fn every_time_is_read_from_the_clock_that_was_given() {
+fn every_time_is_read_from_the_given_clock() {
     let now = Arc::new(AtomicU64::new(0));
     let read = Arc::clone(&now);
-    // A clock that goes on by one at each look: it shows the order in which it is looked at.
+    // A clock that advances by one at each read: it shows the order in which it is read.
     let recorder = Recorder::in_memory().on_clock(move || read.fetch_add(1, Ordering::Relaxed));
     let held = recorder.attempt("n", "c").granted(1);
     held.claims(|| now.load(Ordering::Relaxed) == 3);
@@ -75,7 +75,7 @@ fn every_time_is_read_from_the_clock_that_was_given() {
 }
 
 #[test]
-fn attempts_of_clones_have_numbers_of_their_own() {
+fn attempts_of_clones_have_different_numbers() {
     let recorder = Recorder::in_memory();
     recorder.attempt("n", "c").gave_up(GaveUp::Busy);
     recorder.clone().attempt("n", "c").gave_up(GaveUp::Cancelled);
@@ -100,7 +100,7 @@ fn a_written_history_reads_the_same() {
 }
 
 #[test]
-fn what_a_killed_process_wrote_last_is_left_out() {
+fn an_incomplete_last_line_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("history");
     one_of_each(&Recorder::append_to(&path).unwrap());
@@ -109,7 +109,7 @@ fn what_a_killed_process_wrote_last_is_left_out() {
     file.write_all(b"{\"event\":\"gran").unwrap();
     assert_eq!(History::read(&path).unwrap(), whole);
     file.write_all(b"\n").unwrap();
-    assert!(History::read(&path).is_err(), "a broken line in the middle is no accident");
+    assert!(History::read(&path).is_err(), "a broken line in the middle is an error");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Calls whose time and answer are promised while no store is broken. The lab judges them: it knows what was broken when.
+//! Calls whose duration and result are promised while no store is broken. The lab judges them, because it knows the
+//! times of the faults.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::super::calm::us;
 use super::super::notes::Call as Noted;
 use super::shift::Shift;
 
-/// A call under way.
+/// A call in flight.
 pub(super) struct Call<'a> {
     shift: &'a Shift,
     /// The runtime that polls the call.
@@ -22,13 +23,13 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// A call that waits for a lock at most so long, and returns within so long after that.
+    /// Begins a call that waits for a lock for at most `wait`, and returns within `within` after that.
     pub(super) fn begin(shift: &'a Shift, at: usize, what: &'static str, (wait, within): (Duration, Duration)) -> Self {
         let undisturbed = shift.runtimes.undisturbed(at);
         Self { shift, at, undisturbed, what, wait, within, began_us: boottime_us() }
     }
 
-    /// Notes how the call ended, unless its own runtime was blocked or replaced meanwhile.
+    /// Records the result of the call, unless its own runtime was blocked or replaced meanwhile.
     pub(super) fn ended(self, client: &str, error: Option<ErrorKind>) {
         let ended_us = boottime_us();
         if self.undisturbed.is_none() || self.undisturbed != self.shift.runtimes.undisturbed(self.at) {

@@ -1,4 +1,4 @@
-//! What becomes of a task: it ends by itself, or its runtime ends under it.
+//! The end of a task: it ends by itself, or together with its runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::super::kind::Kind;
 use super::shift::Shift;
 
-/// Whether the end of a runtime was reported to the lab already.
-pub(super) type Told = AtomicBool;
+/// Whether the end of a runtime was already reported to the lab.
+pub(super) type Reported = AtomicBool;
 
-/// Lives as long as a task. Drop it behind the locks of the task.
+/// Lives as long as a task. It must be dropped after the locks of the task.
 pub(super) struct Fate {
     shift: Arc<Shift>,
     me: String,
-    told: Option<Arc<Told>>,
+    reported: Option<Arc<Reported>>,
 }
 
 impl Fate {
-    pub(super) fn new(shift: Arc<Shift>, me: String, told: Option<Arc<Told>>) -> Self {
-        Self { shift, me, told }
+    pub(super) fn new(shift: Arc<Shift>, me: String, reported: Option<Arc<Reported>>) -> Self {
+        Self { shift, me, reported }
     }
 
-    /// The task has done its work.
+    /// Records that the task has done its work.
     pub(super) fn fulfilled(mut self) {
         self.me.clear();
     }
@@ -32,7 +32,7 @@ impl Drop for Fate {
         if self.me.is_empty() || std::thread::panicking() || !self.shift.ended(&self.me) {
             return;
         }
-        if self.told.take().is_some_and(|told| !told.swap(true, Ordering::SeqCst)) {
+        if self.reported.take().is_some_and(|reported| !reported.swap(true, Ordering::SeqCst)) {
             println!("struck {:?}", Kind::EndRuntime);
         }
     }

@@ -1,16 +1,16 @@
-//! A client process: several runtimes with tasks that lock, work and give back, as they are told on standard input.
+//! A client process: several runtimes with tasks that lock, work and release, by orders on standard input.
 //!
-//! | order | what it does | what it says |
+//! | order | effect | output |
 //! |---|---|---|
 //! | `round NUMBER EPOCH SEED FILE` | works, and writes its history to the file | |
-//! | `block RUNTIME MS` | blocks a runtime for so long | `struck BlockRuntime` when it is blocked |
+//! | `block RUNTIME MS` | blocks a runtime for this time | `struck BlockRuntime` when it is blocked |
 //! | `end RUNTIME` | ends a runtime in the background, and starts another with new tasks | `struck EndRuntime` when it has dropped a task that waited or held |
-//! | `probe RUNTIME MS` | calls from all other runtimes, for so long: each call is noted | |
-//! | `hold NAME LEASE_MS MS` | acquires a lock, and holds it for so long | |
-//! | `drain MS` | ends what it does, waits for all that it waits for, at most so long | `stuck …` for each that did not end; `drained {tally}` |
+//! | `probe RUNTIME MS` | calls from all other runtimes for this time, and notes each call | |
+//! | `hold NAME LEASE_MS MS` | acquires a lock, and holds it for this time | |
+//! | `drain MS` | ends its work, and waits for all pending calls, for this time at most | `stuck …` for each that did not end; `drained {tally}` |
 //!
-//! It connects when its first round begins, from one of its runtimes, and goes on trying while the server is away. It dies
-//! with its parent: by the signal that the kernel sends then, which reaches a stopped process too, and at the end of its
+//! It connects when its first round begins, from one of its runtimes, and retries while the server is away. It dies with
+//! its parent: by the signal that the kernel then sends, which reaches a stopped process too, and at the end of its
 //! standard input.
 
 mod call;
@@ -35,7 +35,7 @@ use super::kind::Kind;
 use super::names::Names;
 use super::notes::Notes;
 use super::options::Store;
-use fate::{Fate, Told};
+use fate::{Fate, Reported};
 use leasehold_testkit::Random;
 use leasehold_testkit::Recorder;
 pub(super) use runtimes::RUNTIMES;
@@ -45,7 +45,7 @@ use shift::{Doing, Shift};
 /// How many tasks each runtime has.
 const TASKS: u64 = 2;
 
-/// What a client is started with.
+/// The arguments of a client.
 #[derive(Debug)]
 struct Settings {
     url: String,
@@ -70,12 +70,12 @@ pub(crate) fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
 }
 
 async fn obey(settings: Settings) {
-    let (tell, mut orders) = mpsc::unbounded_channel();
+    let (sender, mut orders) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let _gone = tell.send(line);
+            let _gone = sender.send(line);
         }
-        // The lab is gone: nobody is left to release to.
+        // The lab is gone, so there is no need to release the locks.
         std::process::exit(0);
     });
     let settings = Arc::new(settings);
@@ -104,7 +104,7 @@ async fn obey(settings: Settings) {
             (["probe", at, time], Some(work)) => work.probe(index(at), ms(time)),
             (["hold", name, lease, time], Some(work)) => work.hold(name, ms(lease), ms(time)),
             (["end" | "probe" | "hold", ..], None) => {}
-            _ => panic!("no order: {line}"),
+            _ => panic!("not an order: {line}"),
         }
     }
 }
@@ -159,16 +159,16 @@ impl Work {
 
     /// Starts the tasks of a runtime.
     fn employ(&mut self, at: usize) {
-        let told = Arc::new(Told::default());
+        let reported = Arc::new(Reported::default());
         for _ in 0..TASKS {
             let (registers, seed) = (self.settings.registers, self.random.number());
-            self.spawn(at, Some(Arc::clone(&told)), move |shift, client, me| async move {
+            self.spawn(at, Some(Arc::clone(&reported)), move |shift, client, me| async move {
                 shift.work(&client, (&me, at, registers), seed).await;
             });
         }
     }
 
-    /// Ends a runtime, and starts another with tasks of its own.
+    /// Ends a runtime, and starts another one with new tasks.
     fn replace(&mut self, at: usize) {
         self.shift.runtimes.replace(at);
         self.employ(at);
@@ -194,14 +194,14 @@ impl Work {
     fn spawn<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         at: usize,
-        told: Option<Arc<Told>>,
+        reported: Option<Arc<Reported>>,
         work: impl FnOnce(Arc<Shift>, Leasehold, String) -> F + Send + 'static,
     ) {
         self.started += 1;
         let me = format!("{}/t{}.{}", self.settings.label, self.started, self.shift.names.round);
         let (shift, mut client) = (Arc::clone(&self.shift), self.client.clone());
         let handle: Handle = self.shift.runtimes.handle(at);
-        let fate = Fate::new(Arc::clone(&self.shift), me.clone(), told);
+        let fate = Fate::new(Arc::clone(&self.shift), me.clone(), reported);
         self.tasks.spawn_on(
             async move {
                 let fate = fate;
@@ -231,7 +231,7 @@ impl Work {
         };
         if tokio::time::timeout(within, all).await.is_err() {
             if self.client.borrow().is_none() {
-                println!("stuck {}: it cannot connect", self.settings.label);
+                println!("stuck {}: cannot connect", self.settings.label);
             }
             for Doing { client, what, name, since_us } in self.shift.doings() {
                 println!("stuck {client} {what} {name} {since_us}");
@@ -243,8 +243,8 @@ impl Work {
     }
 }
 
-/// Connects, however long that takes: `connect` itself fails fast. A round's end waits for it. The client belongs to one of
-/// the runtimes, which may end meanwhile, and later.
+/// Connects, and retries for as long as it takes: `connect` itself fails fast. The end of a round waits for it. The
+/// client belongs to one of the runtimes, which may end meanwhile, and later.
 async fn connect(settings: Arc<Settings>, (runtimes, home): (Arc<Runtimes>, usize), keep: watch::Sender<Client>) {
     loop {
         let settings = Arc::clone(&settings);

@@ -1,4 +1,4 @@
-//! What the lab orders a client to do, beside what its tasks choose: to hold a lock, and to show that all is well.
+//! Orders of the lab to a client, beside the choices of its tasks: to hold a lock, or to show that calls succeed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,10 +11,11 @@ use super::call::Call;
 use super::runtimes::RUNTIMES;
 use super::shift::Shift;
 
-/// How long a call takes whose lock is free, whatever other runtimes do: no more than the judge adds for the machine.
+/// The time that a call for a free lock takes, whatever other runtimes do: only the extra time that the judge adds for
+/// the machine.
 const PROMPT: Duration = Duration::ZERO;
 
-/// Holds a lock for so long, or until the round is over.
+/// Holds a lock for this time, or until the round is over.
 pub(super) async fn hold(shift: &Shift, client: &Leasehold, me: &str, (name, lease, time): (&str, Duration, Duration)) {
     shift.doing(me, "lock, as ordered", name);
     let attempt = shift.recorder.attempt(name, me);
@@ -24,7 +25,7 @@ pub(super) async fn hold(shift: &Shift, client: &Leasehold, me: &str, (name, lea
             shift.doing(me, "hold, as ordered", name);
             let begun = Instant::now();
             while !shift.over() && begun.elapsed() < time && held.claims(|| guard.check().is_ok()) {
-                shift.rest(Duration::from_millis(10)).await;
+                shift.sleep(Duration::from_millis(10)).await;
             }
             held.ended(guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{:?}", lost.reason()))));
             drop(guard.release().await);
@@ -34,9 +35,9 @@ pub(super) async fn hold(shift: &Shift, client: &Leasehold, me: &str, (name, lea
     shift.idle(me);
 }
 
-/// Acquires a lock that nobody else wants, again and again: on this runtime, and releases it on another one.
+/// Acquires a lock that no other client wants, again and again: acquires on this runtime, and releases on another one.
 pub(super) async fn probe(shift: &Arc<Shift>, client: &Leasehold, (me, at): (&str, usize), name: &str, time: Duration) {
-    // So long that no request is repeated, after a sixth of it, before the judge calls it late.
+    // A request is repeated after a sixth of the lease. The lease is so long that this is after the judge's limit.
     let lease = Class::of(name).longest_lease(shift.store);
     let begun = Instant::now();
     while !shift.over() && begun.elapsed() < time {
@@ -58,16 +59,16 @@ pub(super) async fn probe(shift: &Arc<Shift>, client: &Leasehold, (me, at): (&st
         let there =
             (1..RUNTIMES).map(|by| (at + by) % RUNTIMES).find(|there| shift.runtimes.undisturbed(*there).is_some());
         let there = there.unwrap_or(at);
-        let (deputy, who) = (Arc::clone(shift), me.to_owned());
+        let (deputy, task) = (Arc::clone(shift), me.to_owned());
         let release = async move {
             let call = Call::begin(&deputy, there, "release on another runtime", (Duration::ZERO, PROMPT));
             let released = guard.release().await;
-            call.ended(&who, released.err().map(|error| error.kind()));
+            call.ended(&task, released.err().map(|error| error.kind()));
         };
         // The other runtime may end meanwhile, and drop the guard.
         let _released_or_dropped = shift.runtimes.handle(there).spawn(release).await;
         shift.count("probes");
-        shift.rest(Duration::from_millis(20)).await;
+        shift.sleep(Duration::from_millis(20)).await;
     }
     shift.idle(me);
 }

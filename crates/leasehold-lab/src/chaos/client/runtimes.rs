@@ -1,4 +1,4 @@
-//! The tokio runtimes of a client process: one of them is blocked or ends, and the program goes on with the others.
+//! The tokio runtimes of a client process: faults block or end one of them, and the program goes on with the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -13,11 +13,11 @@ const WORKERS: [usize; RUNTIMES] = [0, 1, 2];
 /// How many runtimes a client process has.
 pub(crate) const RUNTIMES: usize = 3;
 
-/// All runtimes of the process but the one that obeys the lab.
+/// All runtimes of the process except the one that receives the lab's orders.
 #[derive(Debug)]
 pub(super) struct Runtimes([Place; RUNTIMES]);
 
-/// A place for a runtime: an ended one is replaced.
+/// A place for a runtime. A runtime that has ended is replaced.
 #[derive(Debug)]
 struct Place {
     running: Mutex<Running>,
@@ -51,14 +51,14 @@ impl Runtimes {
         }
     }
 
-    /// Returns what changes whenever this runtime is blocked or ends; `None` while it is blocked.
+    /// Returns a number that changes whenever this runtime is blocked or ends; `None` while it is blocked.
     pub(super) fn undisturbed(&self, at: usize) -> Option<u64> {
         let place = &self.0[at];
         let troubles = place.troubles.load(Ordering::SeqCst);
         (place.blocked.load(Ordering::SeqCst) == 0).then_some(troubles)
     }
 
-    /// Blocks every thread of this runtime, and runs `begun` once the last one is blocked.
+    /// Blocks every thread of this runtime, and calls `begun` once the last one is blocked.
     pub(super) fn block(self: &Arc<Self>, at: usize, time: Duration, begun: impl FnOnce() + Send + 'static) {
         let (place, handle) = (&self.0[at], self.handle(at));
         place.troubles.fetch_add(1, Ordering::SeqCst);
@@ -66,16 +66,17 @@ impl Runtimes {
         place.blocked.fetch_add(workers as u64, Ordering::SeqCst);
         let ends: Vec<Unblocks> = (0..workers).map(|_| Unblocks(Arc::clone(self), at)).collect();
         let until = Instant::now() + time;
-        // One after the other, and from outside: a worker that took both would sleep twice.
+        // The threads are blocked one after the other, and from outside: a worker that took both tasks would sleep
+        // twice.
         thread::spawn(move || {
             for ends in ends {
-                let (tell, told) = mpsc::channel();
+                let (sender, receiver) = mpsc::channel();
                 handle.spawn(async move {
-                    let _gone = tell.send(());
+                    let _gone = sender.send(());
                     thread::sleep(until.saturating_duration_since(Instant::now()));
                     drop(ends);
                 });
-                if told.recv().is_err() {
+                if receiver.recv().is_err() {
                     return;
                 }
             }
@@ -85,7 +86,7 @@ impl Runtimes {
         });
     }
 
-    /// Ends this runtime in the background, with all that runs on it, and starts another in its place.
+    /// Ends this runtime in the background, with all its tasks, and starts another in its place.
     pub(super) fn replace(&self, at: usize) {
         self.0[at].troubles.fetch_add(1, Ordering::SeqCst);
         match std::mem::replace(&mut *self.running(at), Running::start(WORKERS[at])) {
@@ -116,7 +117,7 @@ impl Running {
     }
 }
 
-/// Dropped when a sleep is over, or when its runtime ended before the sleep began.
+/// Unblocks a thread. It is dropped when a sleep is over, or when its runtime ended before the sleep began.
 struct Unblocks(Arc<Runtimes>, usize);
 
 impl Drop for Unblocks {
@@ -125,7 +126,7 @@ impl Drop for Unblocks {
     }
 }
 
-/// Runs what blocks its thread for a moment. A `multi_thread` runtime goes on meanwhile.
+/// Runs work that blocks its thread for a moment. A `multi_thread` runtime goes on meanwhile.
 pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
@@ -143,24 +144,24 @@ mod tests {
     fn one_runtime_is_blocked_and_the_others_go_on() {
         let runtimes = Runtimes::start();
         for at in 0..RUNTIMES {
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             runtimes.block(at, Duration::from_millis(300), {
-                let tell = tell.clone();
-                move || tell.send("blocked").expect("the test listens")
+                let sender = sender.clone();
+                move || sender.send("blocked").expect("the test listens")
             });
-            assert_eq!(told.recv_timeout(SOON), Ok("blocked"));
+            assert_eq!(receiver.recv_timeout(SOON), Ok("blocked"));
             for (there, word) in [(at, "blocked runtime"), ((at + 1) % RUNTIMES, "other runtime")] {
-                let tell = tell.clone();
-                runtimes.handle(there).spawn(async move { tell.send(word) });
+                let sender = sender.clone();
+                runtimes.handle(there).spawn(async move { sender.send(word) });
             }
             assert!(runtimes.undisturbed(at).is_none() && runtimes.undisturbed((at + 1) % RUNTIMES).is_some());
-            assert_eq!(told.recv_timeout(SOON), Ok("other runtime"));
-            assert_eq!(told.recv_timeout(SOON), Ok("blocked runtime"));
+            assert_eq!(receiver.recv_timeout(SOON), Ok("other runtime"));
+            assert_eq!(receiver.recv_timeout(SOON), Ok("blocked runtime"));
         }
     }
 
     #[test]
-    fn a_runtime_ends_with_its_tasks_and_another_takes_its_place() {
+    fn a_runtime_ends_with_its_tasks_and_is_replaced() {
         let runtimes = Runtimes::start();
         for at in 0..RUNTIMES {
             let before = runtimes.undisturbed(at);
@@ -171,9 +172,9 @@ mod tests {
             });
             runtimes.replace(at);
             assert_eq!(ended.recv_timeout(SOON), Err(mpsc::RecvTimeoutError::Disconnected));
-            let (tell, told) = mpsc::channel();
-            runtimes.handle(at).spawn(async move { tell.send(()) });
-            assert_eq!(told.recv_timeout(SOON), Ok(()));
+            let (sender, receiver) = mpsc::channel();
+            runtimes.handle(at).spawn(async move { sender.send(()) });
+            assert_eq!(receiver.recv_timeout(SOON), Ok(()));
             assert_ne!(runtimes.undisturbed(at), before);
         }
     }

@@ -1,4 +1,4 @@
-//! What is done while a lock is held, and how it is given back.
+//! The work of a task while it holds a lock, and the release.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use leasehold_testkit::Random;
 pub(super) struct Section<'a> {
     pub(super) shift: &'a Shift,
     pub(super) me: &'a str,
-    /// Its runtime.
+    /// The runtime of the task.
     pub(super) at: usize,
     pub(super) name: &'a str,
     pub(super) held: Held,
@@ -35,14 +35,14 @@ enum Length {
 }
 
 impl Section<'_> {
-    /// Guards are of one lease.
+    /// Runs the section. All guards belong to one lease.
     pub(super) async fn run(mut self, mut guards: Vec<Guard>) {
         self.shift.doing(self.me, "section", self.name);
         let length = match Class::of(self.name) {
             Class::Hot => [(930, Length::Short), (60, Length::Middle), (8, Length::Long), (2, Length::BeyondLease)],
             _ => [(780, Length::Short), (150, Length::Middle), (50, Length::Long), (20, Length::BeyondLease)],
         };
-        // No section of a keeper's is as long as its leases are.
+        // The sections of a keeper are shorter than its leases.
         let lease_us = u64::try_from(self.lease.as_micros().min(2_000_000)).expect("seconds");
         let length_us = match self.random.weighted(&length) {
             Length::Short => self.random.below(3_000),
@@ -51,7 +51,7 @@ impl Section<'_> {
             Length::BeyondLease => self.random.within(lease_us, 2 * lease_us),
         };
         let effects = if length_us < 5_000 { self.random.within(0, 2) } else { self.random.within(1, 5) };
-        // The last guard to go is the one that gives back: any of them.
+        // The last guard to be dropped releases the lease: any of them.
         let last = self.random.index(guards.len());
         let guard = guards.swap_remove(last);
         for _ in 0..effects {
@@ -65,8 +65,8 @@ impl Section<'_> {
         self.end(guard).await;
     }
 
-    /// A write to each register under the lease, if there is one. The register without a fence is the reader's to
-    /// protect: it looks at its guard before it writes.
+    /// Writes to each register under the lease, if the lease is still held. The unfenced register needs the client's
+    /// care: it checks its guard before it writes.
     async fn effect(&mut self, guard: &Guard) -> bool {
         let (token, check) = (guard.token().get(), || guard.check().is_ok());
         if !self.held.claims(check) {
@@ -80,8 +80,8 @@ impl Section<'_> {
         let counting = self.held.counting();
         let Some(read) = in_place(|| self.registers.read(self.name)) else { return true };
         if self.random.chance(30) {
-            // It thinks about what it has read: in this time another may write, where the lock does not keep it out.
-            self.shift.rest(Duration::from_micros(self.random.below(10_000))).await;
+            // The client pauses after the read. In this time another client may write, if the lock does not exclude it.
+            self.shift.sleep(Duration::from_micros(self.random.below(10_000))).await;
         }
         let from_us = boottime_us();
         if !self.held.claims(check) {
@@ -92,7 +92,8 @@ impl Section<'_> {
         counting.wrote(read, answer);
         let is_inside = self.held.claims(check);
         if !is_inside || answer == Answered::Unknown {
-            // Stopped, or slow, between the look and the end of the write: this one has no fence, and no lock can help.
+            // The client was stopped or slow between the check and the end of the write. This register has no fence, so
+            // no lock can help.
             let (name, to_us) = (self.name.to_owned(), boottime_us());
             let why = "the lease ended between a check and the end of its write".to_owned();
             let excuse = Event::Fault { name, breaks: Promise::UnfencedWrites, from_us, to_us, why };
@@ -101,26 +102,27 @@ impl Section<'_> {
         is_inside
     }
 
-    /// Holds on for some time, and looks at the guard again and again: whoever believes too long is to be seen doing so.
+    /// Holds on for some time and checks the guard repeatedly, so that a holder that believes in its lease for too long
+    /// is recorded.
     async fn stay(&self, guard: &Guard, for_us: u64) {
-        const LOOK_US: u64 = 10_000;
-        for _ in 0..for_us / LOOK_US {
-            self.shift.rest(Duration::from_micros(LOOK_US)).await;
+        const CHECK_US: u64 = 10_000;
+        for _ in 0..for_us / CHECK_US {
+            self.shift.sleep(Duration::from_micros(CHECK_US)).await;
             if self.shift.over() || !self.held.claims(|| guard.check().is_ok()) {
                 return;
             }
         }
-        self.shift.rest(Duration::from_micros(for_us % LOOK_US)).await;
+        self.shift.sleep(Duration::from_micros(for_us % CHECK_US)).await;
     }
 
     async fn end(self, guard: Guard) {
         if let Err(lost) = guard.check() {
             self.held.ended(Ended::Lost(format!("{:?}", lost.reason())));
-            // Without how long it lasted: the same cause is one line.
+            // Without the duration, so that the same cause is one line.
             let why = format!("{:?}", lost.reason());
             self.shift.count(&format!("lost: {}", why.split(' ').next().unwrap_or_default()));
             if lost.reason() == LostReason::Released {
-                // Nobody released it but this guard can, and it has not.
+                // Only this guard can release the lock, and it has not.
                 println!("{} lost token {} of {}: {lost:?}", self.me, guard.token(), self.name);
             }
         } else if self.random.chance(3) {
@@ -138,14 +140,14 @@ impl Section<'_> {
                 self.shift.doing(self.me, "release on another runtime", self.name);
                 match self.shift.runtimes.handle(there).spawn(guard.release()).await {
                     Ok(released) => self.released(released),
-                    // That runtime has ended, and the release goes on without its future.
+                    // That runtime has ended. The release goes on without its future.
                     Err(_) => self.shift.count("release: its runtime ended"),
                 }
             }
             65..75 => {
-                let patience = Duration::from_micros(self.random.below(3_000));
+                let timeout = Duration::from_micros(self.random.below(3_000));
                 // The release goes on without its future.
-                let _dropped = tokio::time::timeout(patience, guard.release()).await;
+                let _dropped = tokio::time::timeout(timeout, guard.release()).await;
             }
             _ => drop(guard),
         }

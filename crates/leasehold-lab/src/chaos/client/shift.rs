@@ -1,4 +1,4 @@
-//! What a task does in a round: it asks for locks in every way there is, and gives up in every way there is.
+//! The work of a task in a round: it acquires locks in every way there is, and gives up in every way there is.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use super::runtimes::Runtimes;
 use super::section::Section;
 use leasehold_testkit::Random;
 
-/// A round as one process sees it.
+/// A round in the view of one process.
 pub(super) struct Shift {
     pub(super) names: Names,
     pub(super) store: Store,
@@ -30,7 +30,7 @@ pub(super) struct Shift {
     pub(super) notes: Notes,
     pub(super) is_over: watch::Receiver<bool>,
     pub(super) runtimes: Arc<Runtimes>,
-    /// The runtime that keeps the time: it never ends.
+    /// The runtime with the timers: it never ends.
     clock: Handle,
     doings: Mutex<BTreeMap<String, Doing>>,
     is_shut: AtomicBool,
@@ -39,7 +39,7 @@ pub(super) struct Shift {
     marks_before: Vec<(Mark, u64)>,
 }
 
-/// What a task is doing.
+/// The current activity of a task.
 #[derive(Clone, Debug)]
 pub(super) struct Doing {
     pub(super) client: String,
@@ -48,7 +48,7 @@ pub(super) struct Doing {
     pub(super) since_us: u64,
 }
 
-/// How a lock is asked for.
+/// The way to ask for a lock.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Lock,
@@ -64,8 +64,9 @@ const WAYS: [(u64, Way); 6] =
     [(45, Way::Lock), (10, Way::Try), (12, Way::TryFor), (10, Way::Short), (14, Way::Cancel), (9, Way::Owner)];
 /// The longest short wait.
 const SHORT_MS: u64 = 50;
-/// For so long after its wait `try_lock_for` awaits an answer of the store; and as long again the claim of a full lease.
-const ANSWERED: Duration = Duration::from_secs(1);
+/// After its wait, `try_lock_for` waits for this time for a reply of the store, and for the same time again for the
+/// claim of a full lease.
+const REPLY_WAIT: Duration = Duration::from_secs(1);
 
 impl Shift {
     pub(super) fn new(
@@ -84,8 +85,9 @@ impl Shift {
         *self.is_over.borrow()
     }
 
-    /// Sleeps, but not for longer than the round. A timer of a runtime that ends would panic if it is polled just then.
-    pub(super) async fn rest(&self, time: Duration) {
+    /// Sleeps, but not beyond the end of the round. A timer of a runtime that is ending would panic if it were polled
+    /// just then.
+    pub(super) async fn sleep(&self, time: Duration) {
         let mut is_over = self.is_over.clone();
         let slept = {
             let _entered = self.clock.enter();
@@ -97,12 +99,12 @@ impl Shift {
         }
     }
 
-    /// Those that are not done.
+    /// Returns the activities that are not finished.
     pub(super) fn doings(&self) -> Vec<Doing> {
         self.doings.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// How often what happened, and which paths the library took, as JSON.
+    /// Returns the counts of events, and of the library's paths, as JSON.
     pub(super) fn tally(&self) -> String {
         let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for ((mark, times), (_, before)) in mark::everywhere().into_iter().zip(&self.marks_before) {
@@ -124,12 +126,12 @@ impl Shift {
         self.doings.lock().unwrap_or_else(PoisonError::into_inner).remove(client);
     }
 
-    /// Tasks that are dropped from now on are those that the round did not wait for.
+    /// Declares that the round no longer waits for tasks: tasks that are dropped from now on are not counted.
     pub(super) fn shut(&self) {
         self.is_shut.store(true, Ordering::SeqCst);
     }
 
-    /// Records that a task was dropped with what it waited for and held; returns whether there was anything.
+    /// Records that a task was dropped together with its wait or its lock. Returns whether it had any.
     pub(super) fn ended(&self, task: &str) -> bool {
         if self.is_shut.load(Ordering::SeqCst) {
             return false;
@@ -147,11 +149,11 @@ impl Shift {
         !ended.is_empty()
     }
 
-    /// One thing after the other, until the round is over.
+    /// Does one activity after the other, until the round is over.
     pub(super) async fn work(&self, client: &Leasehold, (me, at, registers): (&str, usize, u16), seed: u64) {
         let mut random = Random::new(seed);
         let mut registers = Registers::at(registers);
-        // Some are in a hurry and some are not, in each round others.
+        // Some tasks have short pauses and some have long ones, different in each round.
         let pause_ms = *random.pick(&[1, 5, 10, 40]);
         let who = if is_keepers_label(me) { Who::Keeper } else { Who::Mortal };
         for turn in 1.. {
@@ -159,7 +161,8 @@ impl Shift {
                 return;
             }
             let name = self.names.pick(&mut random, who);
-            // Of each turn its own: where records are lost and the clock is behind a task may be granted a token twice.
+            // Each turn has its own client name: if records are lost and the clock is behind, a task may be granted a
+            // token twice.
             let me = &format!("{me}.{turn}");
             if Class::of(&name) == Class::Open && random.chance(25) {
                 self.revoke(client, me, &name, &mut random).await;
@@ -167,7 +170,7 @@ impl Shift {
                 self.lock_once(client, (me, at), &name, (&mut random, &mut registers)).await;
             }
             self.idle(me);
-            self.rest(Duration::from_micros(random.below(2_000 * pause_ms))).await;
+            self.sleep(Duration::from_micros(random.below(2_000 * pause_ms))).await;
         }
     }
 
@@ -179,7 +182,8 @@ impl Shift {
         (random, registers): (&mut Random, &mut Registers),
     ) {
         let longest_ms = u64::try_from(Class::of(name).longest_lease(self.store).as_millis()).expect("seconds");
-        // Most are alike: who asks for the same in one client stands in one line, and hands on inside of it.
+        // Most leases are alike: tasks of one client that ask for the same lease share one local queue and hand over
+        // locally.
         let shortest_ms = if random.chance(70) { longest_ms } else { longest_ms / 2 };
         let lease = Duration::from_millis(random.within(shortest_ms, longest_ms));
         let mutex = client.mutex(name);
@@ -206,15 +210,15 @@ impl Shift {
                 self.doing(me, "try_lock_for, short", name);
                 let wait =
                     Duration::from_micros(if random.chance(10) { 0 } else { random.within(1, SHORT_MS * 1_000) });
-                let call = Call::begin(self, at, "try_lock_for with a short wait", (wait, ANSWERED));
+                let call = Call::begin(self, at, "try_lock_for with a short wait", (wait, REPLY_WAIT));
                 let tried = mutex.try_lock_for(wait).await;
                 call.ended(me, tried.as_ref().err().map(leasehold::Error::kind));
                 tried
             }
             Way::Cancel => {
-                self.doing(me, "lock, cancelled", name);
-                let patience = Duration::from_micros(random.below(60_000));
-                tokio::time::timeout(patience, mutex.lock()).await.map_or(Ok(None), |locked| locked.map(Some))
+                self.doing(me, "lock, canceled", name);
+                let wait = Duration::from_micros(random.below(60_000));
+                tokio::time::timeout(wait, mutex.lock()).await.map_or(Ok(None), |locked| locked.map(Some))
             }
             Way::Owner => {
                 self.doing(me, "lock by an owner", name);
@@ -239,12 +243,13 @@ impl Shift {
             Err(error) => {
                 attempt.gave_up(GaveUp::Failed(error.to_string()));
                 self.count(&format!("error: {:?}", error.kind()));
-                self.rest(Duration::from_millis(20)).await;
+                self.sleep(Duration::from_millis(20)).await;
             }
         }
     }
 
-    /// Two tasks of one owner, and one lease. Where the first lost it before the second came, one of them has it.
+    /// Acquires twice for one owner, which gives one lease. If the first grant was lost before the second was made, only
+    /// one of the two is returned.
     async fn twice(&self, mutex: &leasehold::Mutex, guards: &mut Vec<Guard>) -> Result<Option<Guard>> {
         let (one, other) = tokio::join!(mutex.lock(), mutex.lock());
         match (one, other) {
@@ -252,7 +257,7 @@ impl Shift {
                 guards.push(one);
                 Ok(Some(other))
             }
-            // Two grants, one after the other: the later one counts, the earlier is of nobody.
+            // Two grants, one after the other: the later one counts, and the earlier one has ended.
             (Ok(one), Ok(other)) => {
                 if one.is_valid() && other.is_valid() {
                     println!("an owner holds {} with tokens {} and {}", one.name(), one.token(), other.token());
@@ -264,23 +269,26 @@ impl Shift {
         }
     }
 
-    /// Takes the lock away from whoever has it. From now on until it surely knows, two may believe that they hold.
+    /// Revokes the grant of the current holder. Until the holder surely knows of it, two clients may believe that they
+    /// hold.
     async fn revoke(&self, client: &Leasehold, me: &str, name: &str, random: &mut Random) {
         self.doing(me, "revoke", name);
         let mutex = client.mutex(name);
         let Ok(seen) = mutex.inspect().await else { return self.count("inspect failed") };
         let Some(holder) = seen.holder else { return };
         let grace = Duration::from_millis(*random.pick(&[0, 200, 1_000]));
-        // Said before: whoever is killed meanwhile cannot say it any more. An answer is awaited for two seconds.
+        // The excuse is recorded before the call, because a client that is killed during the call cannot record it any
+        // more. A reply is awaited for two seconds.
         self.excuse_revoked(name, grace + Duration::from_secs(2));
         let answer = mutex.revoke(&holder, grace).await;
         if answer.is_err() {
-            // It may yet be carried out.
+            // The revocation may still be carried out.
             self.excuse_revoked(name, grace + Duration::from_secs(5));
         }
         self.count(if answer.is_ok() { "revoked" } else { "revoke failed" });
     }
-    /// Within this time the lease ends at the store, and its holder may believe in it for as long as it was.
+    /// Excuses overlaps: within this time the lease ends at the store, and its holder may believe in it for its whole
+    /// length.
     fn excuse_revoked(&self, name: &str, within: Duration) {
         self.recorder.excuse(name, Promise::Exclusion, within + Class::of(name).longest_lease(self.store), "revoked");
     }

@@ -1,4 +1,4 @@
-//! Faults of clients: they die, stand still and starve.
+//! Faults of clients: they die, pause and starve.
 
 use std::process::Stdio;
 use std::thread;
@@ -15,8 +15,8 @@ use leasehold_testkit::Random;
 /// Twice the processors of a small machine.
 const BURNERS: usize = 4;
 
-/// For how long somebody is looked for who holds the hottest lock.
-const LOOKED_FOR: Duration = Duration::from_millis(500);
+/// How long the lab looks for a holder of the hottest lock.
+const SEARCH: Duration = Duration::from_millis(500);
 
 impl Nemesis<'_> {
     pub(super) fn clients(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
@@ -43,17 +43,17 @@ impl Nemesis<'_> {
                 self.disturb_runtime(strike, who, dice.index(RUNTIMES));
                 None
             }
-            _ => unreachable!("{kind:?} is not done to clients, or comes alone"),
+            _ => unreachable!("{kind:?} does not strike clients, or comes alone"),
         }
     }
 
-    /// Whoever holds the hottest lock, or anybody. Keepers are not killed.
+    /// Returns the holder of the hottest lock, or any client. Keepers are not killed.
     fn victim(&mut self, kind: Kind, dice: &mut Random) -> Option<Who> {
         let may_be = |slot: usize| !matches!(kind, Kind::KillClient | Kind::KillHolder) || !is_keeper(slot);
         if matches!(kind, Kind::KillHolder | Kind::StopHolder) {
             let hot = self.names.hot();
             let holder = || self.stage.fleet.labelled(&self.stage.holder(&hot)?).filter(|who| may_be(who.slot));
-            let deadline = Instant::now() + LOOKED_FOR;
+            let deadline = Instant::now() + SEARCH;
             loop {
                 let (found, is_late) = (holder(), Instant::now() >= deadline);
                 if found.is_some() || is_late {
@@ -77,7 +77,7 @@ impl Nemesis<'_> {
         self.ledger.struck(strike.kind);
         Box::new(move |_, _| {
             for mut burner in burners {
-                // It ends by itself; whichever comes first.
+                // The process ends by itself, or by the kill, whichever comes first.
                 let _ = burner.kill();
                 let _ = burner.wait();
             }

@@ -1,7 +1,7 @@
-//! Carries a round's plan out. Each fault begins, and most have an end; a healing is the end of all of them.
+//! Carries a round's plan out. Each fault begins, and most have an end; the repair ends all of them.
 //!
-//! A command for a server that may stand still is given on a thread of its own: the other faults are not to wait for it.
-//! Every fault is counted where it is seen to strike, not where it is begun.
+//! A command for a server that may be paused runs on a thread of its own, so that the other faults do not wait for it. A
+//! fault is counted when it is seen to strike, not when it begins.
 
 mod clients;
 mod network;
@@ -35,7 +35,7 @@ impl<'a> Nemesis<'a> {
         Self { stage, ledger, names, commands: Vec::new() }
     }
 
-    /// Carries the plan out, and heals.
+    /// Carries the plan out, and repairs everything.
     pub(crate) fn play(mut self, round: &Round, stop: &Stop) -> Result<(), Interrupted> {
         self.solo(&round.solo, stop)?;
         let begun = Instant::now();
@@ -80,7 +80,7 @@ impl<'a> Nemesis<'a> {
         })
     }
 
-    /// One of the servers that it strikes.
+    /// Begins the fault at one of the servers that it strikes.
     fn server(&mut self, strike: &Strike, at: usize, dice: &mut Random) -> Option<End> {
         match strike.kind.target() {
             Target::ServerProcess => self.server_process(strike, at, dice),
@@ -90,7 +90,7 @@ impl<'a> Nemesis<'a> {
         }
     }
 
-    /// Whatever was left by an end that could not be made.
+    /// Repairs everything that the end of a fault could not repair.
     fn heal(self) {
         for command in self.commands {
             command.join().expect("a command's thread does not panic");

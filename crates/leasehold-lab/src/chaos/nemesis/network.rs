@@ -69,7 +69,7 @@ fn fault((kind, store): (Kind, Store), seen: &Seen, dice: &mut Random) -> Fault 
         _ => [Script::Acquire, Script::Release, Script::Renew, Script::Leave],
     };
     let script = dice.weighted(&[(40, acquire), (30, release), (20, renew), (10, other)]);
-    // Of the one script; and when that does not come for a second, of any.
+    // The fault strikes this one script. If it does not come for a second, the fault strikes any script.
     let (sha, armed) = (script.sha(), Instant::now());
     let some = Requests::matching(move |command| {
         let is_script = command.name.starts_with("EVALSHA");
@@ -90,7 +90,7 @@ fn fault((kind, store): (Kind, Store), seen: &Seen, dice: &mut Random) -> Fault 
     }
 }
 
-/// Strikes until it is lifted.
+/// Returns the end of a fault that strikes until it is lifted.
 fn armed(kind: Kind, injected: Injected) -> End {
     Box::new(move |_, ledger| {
         injected.lift();
@@ -101,7 +101,7 @@ fn armed(kind: Kind, injected: Injected) -> End {
     })
 }
 
-/// Strikes while it lasts, as the proxy has counted.
+/// Returns the end of a fault that strikes while it lasts, as counted by the proxy.
 fn counted(
     (kind, at): (Kind, usize),
     before: Seen,
@@ -116,8 +116,8 @@ fn counted(
     })
 }
 
-/// A short one loses nothing; where it was longer than the patience of the network what was held up is lost with the
-/// connections.
+/// Stalls a connection. A short stall loses nothing. To imitate a stall beyond the timeout of the network, the
+/// connections are cut at the end, which loses the delayed messages.
 fn stall((kind, at): (Kind, usize), dice: &mut Random, stage: &mut Stage, seen: Seen) -> End {
     let stalls = match kind {
         Kind::StallRequests => Stalls { requests: 1, replies: 0 },

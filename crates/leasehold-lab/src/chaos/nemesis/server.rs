@@ -1,4 +1,4 @@
-//! Faults of the server: its process, its clock, its disk, its memory, and what an operator can do to it.
+//! Faults of the server: its process, its clock, its disk, its memory, and the commands of an operator.
 
 use std::sync::Arc;
 use std::thread;
@@ -17,11 +17,11 @@ use leasehold_testkit::Random;
 /// How far clocks are set, in microseconds.
 const FORWARD_US: (u64, u64) = (200_000, 20_000_000);
 const BACK_US: (u64, u64) = (200_000, 4_000_000);
-/// Longer than a server that flushes each second puts a write off.
+/// Longer than a server that flushes each second delays a write.
 const SLOW_FLUSH: Duration = Duration::from_millis(1_500);
 
-/// What a command came to.
-type Told = std::io::Result<Value>;
+/// The result of a command.
+type Reply = std::io::Result<Value>;
 
 impl Nemesis<'_> {
     pub(super) fn server_process(&mut self, strike: &Strike, at: usize, dice: &mut Random) -> Option<End> {
@@ -41,7 +41,7 @@ impl Nemesis<'_> {
             Kind::CrashLosingTail => {
                 stage.node(at).server.set_slow_fsync(SLOW_FLUSH);
                 Some(Box::new(move |stage, ledger| {
-                    kill_and_lose(stage, at, "the server lost what it had not written");
+                    kill_and_lose(stage, at, "the server lost unwritten changes");
                     stage.node(at).server.set_slow_fsync(Duration::ZERO);
                     stage.node(at).server.restart();
                     ledger.note(Kind::CrashLosingTail, "is back");
@@ -59,7 +59,7 @@ impl Nemesis<'_> {
                 None
             }
             Kind::Failover => Some(self.fail_over(dice)),
-            _ => unreachable!("{kind:?} is not done to the server's process"),
+            _ => unreachable!("{kind:?} does not strike the server's process"),
         }
     }
 
@@ -78,8 +78,8 @@ impl Nemesis<'_> {
                 self.command((kind, at), |resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "1"]));
                 return Some(Box::new(move |stage, ledger| {
                     let empty = |resp: &mut Resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "0"]);
-                    // The healing does so as well, and waits for it.
-                    drop(tell(&stage.node(at).server, ledger, None, empty));
+                    // The repair does the same, and waits for it.
+                    drop(run_command(&stage.node(at).server, ledger, None, empty));
                 }));
             }
             Kind::KillInboxes => {
@@ -98,7 +98,7 @@ impl Nemesis<'_> {
                 let (ms, what) = (strike.for_ms.to_string(), *dice.pick(&["ALL", "WRITE"]));
                 self.command((kind, at), move |resp| resp.try_command(&["CLIENT", "PAUSE", &ms, what]));
             }
-            _ => unreachable!("{kind:?} is not done to what is inside the server"),
+            _ => unreachable!("{kind:?} does not strike the inside of the server"),
         }
         None
     }
@@ -117,19 +117,19 @@ impl Nemesis<'_> {
         self.ledger.struck(kind);
     }
 
-    /// A replica that is in step parts from its primary; some time later, with what was written meanwhile lost, it is the
-    /// primary. Its clock may differ.
+    /// Detaches a replica that is in sync from its primary. Some time later it becomes the primary, and the writes since
+    /// are lost. Its clock may differ.
     fn fail_over(&mut self, dice: &mut Random) -> End {
         let replica = self.stage.ground.redis().replica();
         await_rewritten(&replica);
         replica.promote();
-        self.ledger.note(Kind::Failover, "the replica misses what comes now");
+        self.ledger.note(Kind::Failover, "the replica misses the writes from now on");
         let skew_us = *dice.pick(&[0, 0, 500_000, -300_000]);
         Box::new(move |stage, ledger| {
             let from_us = boottime_us();
             stage.ground.redis().node.server.kill();
             stage.ground.redis().replace_server(replica);
-            // The clock that counts is the new one's.
+            // Only the new server's clock counts.
             stage.shift_clock(skew_us);
             stage.losses().lost(0, from_us, "a replica took over that missed the last writes");
             ledger.note(Kind::Failover, &format!("it is the primary, its clock {skew_us} µs from the old one's"));
@@ -141,31 +141,31 @@ impl Nemesis<'_> {
         let losses = self.stage.losses();
         self.command((Kind::FlushAll, at), move |resp| {
             let from_us = boottime_us();
-            let told = resp.try_command(&["FLUSHALL"]);
+            let reply = resp.try_command(&["FLUSHALL"]);
             losses.lost(at, from_us, "the server was flushed");
-            told
+            reply
         });
     }
 
-    /// Gives the server a command, on a thread of its own.
-    fn command(&mut self, (kind, at): (Kind, usize), give: impl FnOnce(&mut Resp) -> Told + Send + 'static) {
-        self.commands.push(tell(&self.stage.node(at).server, self.ledger, Some((kind, at)), give));
+    /// Sends a command to the server, on a thread of its own.
+    fn command(&mut self, (kind, at): (Kind, usize), command: impl FnOnce(&mut Resp) -> Reply + Send + 'static) {
+        self.commands.push(run_command(&self.stage.node(at).server, self.ledger, Some((kind, at)), command));
     }
 }
 
-fn tell(
+fn run_command(
     server: &Arc<RedisServer>,
     ledger: &Ledger,
     fault: Option<(Kind, usize)>,
-    give: impl FnOnce(&mut Resp) -> Told + Send + 'static,
+    command: impl FnOnce(&mut Resp) -> Reply + Send + 'static,
 ) -> thread::JoinHandle<()> {
     let (server, ledger) = (Arc::clone(server), ledger.clone());
     thread::spawn(move || {
-        let told = resp(&server).and_then(|mut resp| give(&mut resp));
+        let reply = resp(&server).and_then(|mut resp| command(&mut resp));
         let Some((kind, at)) = fault else { return };
-        // A server that is away has not suffered it.
-        ledger.note(kind, &format!("node {at}: {told:?}"));
-        if matches!(&told, Ok(answer) if !matches!(answer, Value::Error(_))) {
+        // A server that is away is not struck.
+        ledger.note(kind, &format!("node {at}: {reply:?}"));
+        if matches!(&reply, Ok(answer) if !matches!(answer, Value::Error(_))) {
             ledger.struck(kind);
         }
     })
@@ -177,7 +177,7 @@ fn kill_and_lose(stage: &mut Stage, at: usize, why: &'static str) {
     stage.losses().lost(at, from_us, why);
 }
 
-fn kill_some(resp: &mut Resp, dice: &mut Random) -> Told {
+fn kill_some(resp: &mut Resp, dice: &mut Random) -> Reply {
     let list = resp.try_command(&["CLIENT", "LIST"])?;
     let text = list.text().unwrap_or_default();
     let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()).collect();
@@ -190,7 +190,8 @@ fn kill_some(resp: &mut Resp, dice: &mut Random) -> Told {
     Ok(answer)
 }
 
-/// A replica writes its append-only file anew when it is in step, and until then what it is told is not safe there.
+/// Waits until a replica has rewritten its append-only file, which it does when it is in sync. Before that its writes
+/// are not safe.
 fn await_rewritten(replica: &RedisServer) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while Instant::now() < deadline {

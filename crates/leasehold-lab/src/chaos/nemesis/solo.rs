@@ -1,4 +1,4 @@
-//! Injects the fault that comes alone, before the mix, and records what has to go well meanwhile. `calm.rs` judges that.
+//! Injects the fault that comes alone, before the mix, and records the promises for that time. `calm.rs` judges them.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,13 +22,14 @@ use leasehold_testkit::Random;
 const DISTURBED: usize = 3;
 /// For how long calls are made after a runtime has ended.
 const AFTER_END: Duration = Duration::from_secs(1);
-/// How long it may take until somebody holds and others wait, as they were told.
+/// How long it may take until the ordered clients hold and wait.
 const ARRANGED: Duration = Duration::from_secs(3);
 /// Longer than a round.
 const FOR_THE_ROUND: Duration = Duration::from_secs(60);
 const BRIEF: Duration = Duration::from_millis(20);
-const LOOK: Duration = Duration::from_millis(10);
-/// A stopped holder goes on this much later than the judge accepts a follower: that one cannot come of it.
+const POLL: Duration = Duration::from_millis(10);
+/// A stopped holder resumes this much after the deadline for its successor, so that its own release cannot bring the
+/// successor.
 const MARGIN: Duration = Duration::from_millis(300);
 /// The graces of revocations, in milliseconds.
 const GRACE_MS: (u64, u64) = (200, 1_000);
@@ -51,7 +52,7 @@ impl Nemesis<'_> {
         stop.check()
     }
 
-    /// Clients block or end a runtime; their other runtimes call the store meanwhile.
+    /// Clients block or end a runtime, and call the store from their other runtimes meanwhile.
     fn disturb_runtimes(&mut self, strike: &Strike, dice: &mut Random, stop: &Stop) -> Result<(), Interrupted> {
         let time = if strike.kind == Kind::EndRuntime { AFTER_END } else { Duration::from_millis(strike.for_ms) };
         let until = Instant::now() + time;
@@ -62,40 +63,40 @@ impl Nemesis<'_> {
         {
             let at = dice.index(RUNTIMES);
             self.disturb_runtime(strike, who, at);
-            self.stage.fleet.tell(who, &format!("probe {at} {}", time.as_millis()));
+            self.stage.fleet.send(who, &format!("probe {at} {}", time.as_millis()));
         }
         stop.sleep_until(until)?;
         self.ledger.calm_until(boottime_us());
         Ok(())
     }
 
-    /// The client reports whether it has struck.
+    /// Orders a client to block or end a runtime. The client reports whether the fault has struck.
     pub(super) fn disturb_runtime(&mut self, strike: &Strike, who: Who, at: usize) {
         let order = match strike.kind {
             Kind::EndRuntime => format!("end {at}"),
             _ => format!("block {at} {}", strike.for_ms),
         };
-        self.stage.fleet.tell(who, &order);
+        self.stage.fleet.send(who, &order);
         self.ledger.note(strike.kind, &format!("client {}: {order}", who.slot));
     }
 
-    /// A keeper holds with a long lease, and is stopped; somebody revokes it, and leaves. Others wait.
+    /// Stops a keeper that holds with a long lease; another client revokes the lease and exits. Others wait.
     fn revoke_stopped(&mut self, dice: &mut Random) {
         const KIND: Kind = Kind::RevokeStopped;
         let (name, mut keepers) = (self.names.revoked(), [0, PROXIED]);
         dice.shuffle(&mut keepers);
         let lease = Class::of(&name).longest_lease(self.stage.store);
         let Some((holder, label)) = self.hold(keepers[0], &name, lease) else {
-            return self.ledger.note(KIND, "nobody came to hold");
+            return self.ledger.note(KIND, "no client holds");
         };
-        // The re-checks of such leases come later than the promise: somebody has to be notified. A waiter that is killed in
-        // the mix leaves no long lease behind: it is handed a claim, and gives it back before it is renewed.
+        // The re-checks of such leases come later than the promise, so a waiter must be notified. A waiter that is
+        // killed in the mix leaves no long lease behind: it is handed a claim, which it releases before the renewal.
         let mut waiting = vec![(keepers[1], lease)];
         if dice.chance(50) {
             waiting.extend(self.mortals(dice).into_iter().take(2).map(|slot| (slot, lease)));
         }
         if !self.wait(&waiting, &name) {
-            return self.ledger.note(KIND, "nobody came to wait");
+            return self.ledger.note(KIND, "not all clients wait");
         }
         self.ledger.calm_until(boottime_us());
         self.stage.fleet.stop(holder);
@@ -104,7 +105,7 @@ impl Nemesis<'_> {
         let revoked = self.stage.revoke(&name, &label, grace);
         let revoked_us = boottime_us();
         self.ledger.note(KIND, &format!("client {} with a grace of {grace:?}: {revoked:?}", holder.slot));
-        // Of a directory the process may have been stopped in the midst of a step: then everybody waits for it.
+        // With a directory the process may have been stopped during a step: then all clients wait for it.
         if revoked.is_ok() {
             self.ledger.struck(KIND);
             self.follow(
@@ -122,25 +123,25 @@ impl Nemesis<'_> {
             }
         }
         self.stage.fleet.cont(holder);
-        // It has the notice, or learns of it at its next renewal.
+        // The holder has received the notice, or learns of the revocation at its next renewal.
         let (breaks, to_us) = (Promise::Exclusion, boottime_us() + us(lease / 3 + SLACK));
         let excuse = Event::Fault { name, breaks, from_us, to_us, why: "revoked while stopped".into() };
         self.ledger.recorder().record(excuse);
     }
 
-    /// A client is killed while it holds, and the server's clock is set back. Others wait.
+    /// Kills a client that holds, and sets the server's clock back. Others wait.
     fn set_back_behind_dead(&mut self, dice: &mut Random) {
         const KIND: Kind = Kind::ClockBackBehindDead;
         let name = self.names.bereft();
         let lease = Duration::from_millis(dice.within(BEREFT_MS.0, BEREFT_MS.1));
         let mortals = self.mortals(dice);
         let Some((holder, label)) = self.hold(mortals[0], &name, lease) else {
-            return self.ledger.note(KIND, "nobody came to hold");
+            return self.ledger.note(KIND, "no client holds");
         };
         let longest = Class::of(&name).longest_lease(self.stage.store);
         let waiting = [(0, longest), (PROXIED, longest), (mortals[1], longest)];
         if !self.wait(&waiting, &name) {
-            return self.ledger.note(KIND, "nobody came to wait");
+            return self.ledger.note(KIND, "not all clients wait");
         }
         thread::sleep(Duration::from_micros(dice.below(us(lease))));
         self.ledger.calm_until(boottime_us());
@@ -166,53 +167,53 @@ impl Nemesis<'_> {
         self.stage.fleet.revive(holder.slot);
     }
 
-    /// Has a client hold a lock for the rest of the round, and returns with its label when it does.
+    /// Orders a client to hold a lock for the rest of the round. Returns its label once it holds.
     fn hold(&mut self, slot: usize, name: &str, lease: Duration) -> Option<(Who, String)> {
         let who = self.stage.fleet.running(slot)?;
         let label = self.stage.fleet.label(slot);
         self.order((who, name), lease, FOR_THE_ROUND);
         let is_held = |seen: &Inspection| seen.holder.as_ref().is_some_and(|holder| holder.label == label);
-        self.sees(name, Instant::now() + ARRANGED, is_held).then_some((who, label))
+        self.wait_until(name, Instant::now() + ARRANGED, is_held).then_some((who, label))
     }
 
-    /// Has clients wait for a lock, and returns when they do.
+    /// Orders clients to wait for a lock. Returns whether all of them wait.
     fn wait(&mut self, clients: &[(usize, Duration)], name: &str) -> bool {
         for (slot, lease) in clients {
             if let Some(who) = self.stage.fleet.running(*slot) {
                 self.order((who, name), *lease, BRIEF);
             }
         }
-        self.sees(name, Instant::now() + ARRANGED, |seen| seen.waiters >= clients.len())
+        self.wait_until(name, Instant::now() + ARRANGED, |seen| seen.waiters >= clients.len())
     }
 
     fn order(&mut self, (who, name): (Who, &str), lease: Duration, time: Duration) {
-        self.stage.fleet.tell(who, &format!("hold {name} {} {}", lease.as_millis(), time.as_millis()));
+        self.stage.fleet.send(who, &format!("hold {name} {} {}", lease.as_millis(), time.as_millis()));
     }
 
-    /// Waits until the next one holds, of so many that wait, or until it is late. A lease that is over is not enough: the
-    /// holder is not to go on before somebody follows.
+    /// Waits until the next one of the waiting clients holds, or until its deadline. The end of the lease is not enough:
+    /// the stopped holder must not resume before it has a successor.
     fn follow(&self, follow: Follow, waiting: usize) {
         let left = Duration::from_micros(follow.by_us.saturating_sub(boottime_us())) + SLACK + MARGIN;
         let is_next = |seen: &Inspection| match &seen.holder {
             Some(holder) => holder.label != follow.behind,
             None => seen.waiters < waiting,
         };
-        self.sees(&follow.name, Instant::now() + left, is_next);
+        self.wait_until(&follow.name, Instant::now() + left, is_next);
         self.ledger.follow(follow);
     }
 
-    /// Looks until the lock is so, or it is late.
-    fn sees(&self, name: &str, until: Instant, wanted: impl Fn(&Inspection) -> bool) -> bool {
+    /// Polls until the lock is in the wanted state. Returns `false` if it is not in time.
+    fn wait_until(&self, name: &str, until: Instant, wanted: impl Fn(&Inspection) -> bool) -> bool {
         while Instant::now() < until {
             if self.stage.seen(name).is_some_and(|seen| wanted(&seen)) {
                 return true;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
         false
     }
 
-    /// The places of clients that may be killed, in some order.
+    /// Returns the slots of clients that may be killed, in random order.
     fn mortals(&self, dice: &mut Random) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..CLIENTS).filter(|slot| !is_keeper(*slot)).collect();
         dice.shuffle(&mut slots);

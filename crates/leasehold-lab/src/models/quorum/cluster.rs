@@ -1,4 +1,4 @@
-//! What the clients know, what is under way, and what comes of what may happen.
+//! The state of the clients, the requests in flight, and the effect of each event.
 
 use stateright::{Model, Property};
 
@@ -25,17 +25,17 @@ pub(super) enum Phase {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Attempt {
     pub(super) phase: Phase,
-    /// What it proposes, or the most that it has been told.
+    /// The token that it proposes, or the largest token that a node has reported to it.
     pub(super) token: u8,
-    /// How often it has asked all nodes.
+    /// How often it has requested votes from all nodes.
     pub(super) rounds: u8,
     /// When its last request to all nodes was sent.
     pub(super) began: u8,
-    /// Who had been granted when its last round began.
+    /// The attempts that had been granted when its last round began.
     pub(super) after: u8,
-    /// Its last renewal began after another one was granted, with a larger token.
+    /// Its last renewal began after another attempt was granted with a larger token.
     pub(super) is_behind: bool,
-    /// And a majority kept it.
+    /// `is_behind`, and a majority renewed it.
     pub(super) went_on: bool,
 }
 
@@ -45,7 +45,7 @@ impl Attempt {
     }
 }
 
-/// All nodes, in an order in which those that can be told apart by nothing are neighbours, and all attempts.
+/// All nodes, sorted so that indistinguishable nodes are neighbors, and all attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cluster {
     pub(super) tick: u8,
@@ -60,7 +60,7 @@ impl Model for Scene {
     type State = Cluster;
     type Action = Act;
 
-    /// Every way in which clocks can differ.
+    /// Returns one state for every way in which the clocks can differ.
     fn init_states(&self) -> Vec<Cluster> {
         let new =
             Attempt { phase: Phase::New, token: 0, rounds: 0, began: 0, after: 0, is_behind: false, went_on: false };
@@ -93,7 +93,7 @@ impl Model for Scene {
         for (attempt, known) in attempts.iter().enumerate() {
             let has_majority = || self.is_majority(nodes.iter().filter(|node| has(node.voted, attempt)).count());
             match known.phase {
-                // They begin in the order of their numbers: others would be the same by other names.
+                // Attempts begin in the order of their numbers: another order would be the same state under other names.
                 Phase::New if attempt > 0 && attempts[attempt - 1].phase == Phase::New => {}
                 Phase::New => {
                     let fresh = self.proposals().filter(|token| !self.renews || token + self.window() >= EPOCH + tick);
@@ -114,7 +114,7 @@ impl Model for Scene {
             if known.phase == Phase::Asking && self.withdraws && asks_again {
                 acts.push(Act::Withdraw { attempt });
             }
-            // With clocks once in a tick: more often is no longer.
+            // With clocks, once per tick: more renewals would not make the lease longer.
             let is_due = || match self.timing {
                 Some(_) => known.began < *tick,
                 None => !nodes.iter().all(|node| has(node.renewed, attempt)),
@@ -129,12 +129,12 @@ impl Model for Scene {
         acts.extend(self.operator_act(cluster));
         for (at, node) in nodes.iter().enumerate() {
             if at > 0 && nodes[at - 1] == *node {
-                continue; // The same again.
+                continue; // Equal to the previous node.
             }
             acts.extend(node.asked().map(|(attempt, token)| Act::Vote { node: at, attempt, token }));
             acts.extend(node.withdrawn().map(|(attempt, token)| Act::TakeBack { node: at, attempt, token }));
             let by = |set: u8| (0..attempts.len()).filter(move |&by| has(set, by));
-            acts.extend(by(node.told).map(|attempt| Act::Store { node: at, attempt }));
+            acts.extend(by(node.written_back).map(|attempt| Act::Store { node: at, attempt }));
             if node.may_renew(*tick) {
                 acts.extend(by(node.renewed).map(|attempt| Act::Keep { node: at, attempt }));
             }
@@ -156,11 +156,11 @@ impl Model for Scene {
             Act::Vote { node, attempt, token } => {
                 let (node, known) = (&mut next.nodes[node], &mut next.attempts[attempt]);
                 node.asked[attempt] &= !(1 << token);
-                let said = node.grant(self, tick, attempt, token);
+                let granted = node.grant(self, tick, attempt, token);
                 let counts = |highest| {
                     self.scheme != Scheme::Proposed || highest == known.token || self.flaw == Flaw::EarlierCount
                 };
-                if let (Some(highest), Phase::Asking) = (said.filter(|said| counts(*said)), known.phase) {
+                if let (Some(highest), Phase::Asking) = (granted.filter(|highest| counts(*highest)), known.phase) {
                     node.voted |= 1 << attempt;
                     known.token = known.token.max(highest);
                 }
@@ -170,12 +170,12 @@ impl Model for Scene {
                 (known.phase, known.token) = (Phase::WritingBack, known.token + 1);
                 for node in &mut next.nodes {
                     node.voted &= !(1 << attempt);
-                    node.told |= 1 << attempt;
+                    node.written_back |= 1 << attempt;
                 }
             }
             Act::Store { node, attempt } => {
                 let (node, known) = (&mut next.nodes[node], &next.attempts[attempt]);
-                node.told &= !(1 << attempt);
+                node.written_back &= !(1 << attempt);
                 let is_held = node.holder.is_some_and(|holder| holder.attempt == attempt);
                 let is_stored = match self.scheme {
                     Scheme::WriteBackAbove => is_held && known.token > node.highest,
@@ -220,16 +220,16 @@ impl Model for Scene {
             Act::Forget { node, ahead } => {
                 let node = &mut next.nodes[node];
                 (node.highest, node.holder, node.has_forgotten, node.ahead) = (0, None, true, ahead);
-                node.rests_until = self.timing.map_or(0, |timing| tick + timing.rest);
+                node.quarantine_until = self.timing.map_or(0, |timing| tick + timing.quarantine);
                 next.losses += 1;
-                // A connection is broken, or a marker gone.
+                // A connection is broken, or a marker is gone.
                 if matches!(next.operator, Operator::Connected(_)) {
                     next.operator = Operator::Away;
                 }
             }
             Act::Prepare => next.operator = Operator::Connected(tick),
             Act::Begin => {
-                next.nodes.iter_mut().for_each(|node| node.rests_until = 0);
+                next.nodes.iter_mut().for_each(|node| node.quarantine_until = 0);
                 next.operator = Operator::Done;
             }
         }
@@ -247,13 +247,14 @@ impl Model for Scene {
 }
 
 impl Scene {
-    /// What a client may propose: anything, since clocks may show anything, and a refused client is told more.
+    /// Returns the tokens that a client may propose: all of them, since clocks may show any time and a refused client
+    /// learns a larger token.
     fn proposals(&self) -> std::ops::RangeInclusive<u8> {
         match (self.scheme, self.timing) {
             (Scheme::Proposed, None) => 1..=self.tokens,
             (Scheme::Proposed, Some(timing)) => {
                 let latest = EPOCH + timing.until + self.most_ahead() + timing.window;
-                // Below its clock only where that is not too many.
+                // Tokens below the client's clock are included only if that does not make too many states.
                 EPOCH.saturating_sub(if self.renews { 0 } else { timing.window })..=latest
             }
             _ => 0..=0,
@@ -286,7 +287,7 @@ impl Scene {
 }
 
 impl Cluster {
-    /// A round: the votes of an earlier one stay where they are until the nodes hear of this one.
+    /// Begins a round. The votes of an earlier round stay until the nodes receive a request of this one.
     fn ask(&mut self, attempt: usize, token: u8) {
         let after = self.granted();
         let known = &mut self.attempts[attempt];
@@ -309,8 +310,8 @@ impl Cluster {
         }
     }
 
-    /// A renewal is carried out. That a node says Filled or Lost need not be heard, and nothing rests on it here: a holder
-    /// that stops for it is one that gives back.
+    /// Carries out a renewal. A reply of Filled or Lost need not arrive, and nothing depends on it here: a holder that
+    /// stops because of it is covered by a holder that gives back.
     fn keep(&mut self, scene: &Scene, node: usize, attempt: usize) {
         let known = &mut self.attempts[attempt];
         let node = &mut self.nodes[node];
@@ -341,7 +342,7 @@ impl Cluster {
         self.attempts.iter().enumerate().map(granted).sum()
     }
 
-    /// What there is of it goes back on all nodes at once; what is under way stays under way.
+    /// Gives the votes of an attempt back on all nodes at once. Its requests in flight stay in flight.
     fn end(&mut self, attempt: usize, phase: Phase) {
         self.attempts[attempt].phase = phase;
         for node in &mut self.nodes {
@@ -350,7 +351,7 @@ impl Cluster {
         }
     }
 
-    /// Two states that differ in nothing that matters any more are one.
+    /// Makes two states equal if they differ only in values that cannot matter any more.
     fn forget_the_past(&mut self) {
         for attempt in &mut self.attempts {
             if matches!(attempt.phase, Phase::Held { until } if until <= self.tick) {
@@ -362,8 +363,8 @@ impl Cluster {
         });
         for node in &mut self.nodes {
             node.holder = node.holder.filter(|holder| holder.until > self.tick);
-            if node.rests_until <= self.tick {
-                node.rests_until = 0;
+            if node.quarantine_until <= self.tick {
+                node.quarantine_until = 0;
             }
             for (end, holds) in node.ends.iter_mut().zip(holds) {
                 *end = if holds && *end > self.tick { *end } else { 0 };
@@ -371,7 +372,8 @@ impl Cluster {
         }
     }
 
-    /// What is under way and can only be refused. (Until a node forgets, what is not above its highest.)
+    /// Removes requests in flight that can only be refused. (Until a node forgets, these include tokens that are not
+    /// above its highest token.)
     fn forget_what_is_refused(&mut self, scene: &Scene) {
         let least = |highest: u8| if scene.losses == 0 && scene.flaw != Flaw::VotesBelow { highest + 1 } else { 0 };
         let nearest = scene.timing.map_or(0, |timing| EPOCH + self.tick - timing.window);
@@ -379,7 +381,7 @@ impl Cluster {
             let above = u32::MAX << least(node.highest).max(nearest);
             node.asked.iter_mut().for_each(|asked| *asked &= above);
             for (by, known) in self.attempts.iter().enumerate() {
-                // After the end of its validity (P4).
+                // The request arrives after the end of its validity (P4).
                 if scene.timing.is_some_and(|timing| known.began + timing.lease < self.tick) {
                     node.renewed &= !(1 << by);
                 }

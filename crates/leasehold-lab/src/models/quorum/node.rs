@@ -1,58 +1,58 @@
-//! One node: what it knows, what is under way to it, and what it does with it.
+//! One node: its state, the requests in flight to it, and their effects.
 
 use super::scenes::{Flaw, Scene, Scheme};
 
-/// The nodes' clocks show this at tick 0: a proposal below them is possible.
+/// The nodes' clocks show this at tick 0, so a proposal below their clocks is possible.
 pub(super) const EPOCH: u8 = 10;
 pub(super) const NEVER: u8 = u8::MAX;
-/// The most attempts that a scene has.
+/// The maximum number of attempts in a scene.
 pub(super) const ATTEMPTS: usize = 3;
 
-/// Sets are of attempts, or of tokens of each attempt: a bit each.
+/// One node. Sets contain attempts, or tokens of each attempt, one bit each.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Node {
-    /// By how much its clock is ahead of the slowest that there may be.
+    /// By how much its clock is ahead of the slowest possible one.
     pub(super) ahead: u8,
-    /// The largest token that it knows, or how often it has granted.
+    /// The largest token that it knows, or the number of its grants.
     pub(super) highest: u8,
     pub(super) holder: Option<Holder>,
-    /// It has lost everything, and grants nothing before this tick.
-    pub(super) rests_until: u8,
+    /// It has lost everything and grants nothing before this tick.
+    pub(super) quarantine_until: u8,
     pub(super) has_forgotten: bool,
-    /// What requests for the lease may still be carried out here.
+    /// The requests for the lease that may still be carried out here.
     pub(super) asked: [u32; ATTEMPTS],
-    /// What rounds may still be given back here.
+    /// The withdrawn rounds that may still be given back here.
     pub(super) withdrawn: [u32; ATTEMPTS],
-    /// Whose token may still be written back here.
-    pub(super) told: u8,
-    /// Whose renewal may still be carried out here.
+    /// The attempts whose token may still be written back here.
+    pub(super) written_back: u8,
+    /// The attempts whose renewal may still be carried out here.
     pub(super) renewed: u8,
-    /// To whom it has said yes, of what was asked last.
+    /// The attempts whose newest request it has granted.
     pub(super) voted: u8,
-    /// Until when a holder that renews knows that it has this vote.
+    /// Until when a holder that renews can rely on this node's vote.
     pub(super) ends: [u8; ATTEMPTS],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Holder {
     pub(super) attempt: usize,
-    /// What it proposed.
+    /// The token that it proposed.
     pub(super) token: u8,
     pub(super) until: u8,
     pub(super) by: By,
 }
 
-/// How the vote came to its holder.
+/// How the holder got the vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum By {
     Asking,
     /// In place of the same attempt's vote of an earlier round.
     AskingAgain,
-    /// The node did not know of it.
+    /// The node did not know the holder.
     Renewing,
 }
 
-/// What a node says to a renewal.
+/// A node's reply to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     Renewed,
@@ -61,13 +61,13 @@ pub(super) enum Kept {
 }
 
 impl Node {
-    /// Carries out a request for the lease. Answers the largest token that it knows then, if it grants: of what it had
-    /// granted before to the same attempt, that one's.
+    /// Carries out a request for the lease. If it grants, returns the largest token that the node then knows. If it had
+    /// granted the lease to the same attempt before, returns the token of that grant.
     pub(super) fn grant(&mut self, scene: &Scene, tick: u8, attempt: usize, token: u8) -> Option<u8> {
         let clock = EPOCH + tick + self.ahead;
         let is_near = scene.timing.is_none_or(|timing| clock.abs_diff(token) <= timing.window);
         let is_above = scene.scheme != Scheme::Proposed || token > self.highest || scene.flaw == Flaw::VotesBelow;
-        if tick < self.rests_until {
+        if tick < self.quarantine_until {
             return None;
         }
         let by = match self.holder.filter(|holder| holder.until > tick) {
@@ -94,11 +94,11 @@ impl Node {
     }
 
     pub(super) fn may_renew(&self, tick: u8) -> bool {
-        tick >= self.rests_until
+        tick >= self.quarantine_until
     }
 
-    /// Carries out a renewal: of a holder that it does not know it does from then on, if it is free, and has voted for no
-    /// larger token.
+    /// Carries out a renewal. If the node does not know the holder, it votes for the holder from then on, provided that
+    /// it is free and has voted for no larger token.
     pub(super) fn renew(&mut self, scene: &Scene, tick: u8, attempt: usize, token: u8) -> Kept {
         let until = scene.timing.map_or(NEVER, |timing| tick + timing.lease);
         match &mut self.holder {
@@ -119,7 +119,7 @@ impl Node {
         }
     }
 
-    /// Takes back the vote of a round that was lost: of that one, or of one before it.
+    /// Takes back the vote of a lost round: of the round with this token, or of an earlier one.
     pub(super) fn take_back(&mut self, scene: &Scene, attempt: usize, token: u8) {
         let is_of_it = |holder: &Holder| holder.token <= token || scene.flaw == Flaw::TakesBackAny;
         self.holder = self.holder.filter(|holder| holder.attempt != attempt || !is_of_it(holder));

@@ -1,11 +1,11 @@
-//! An operator who begins the quorum: from then on no node rests, whatever it has forgotten.
+//! An operator who begins the quorum: from then on no node is in quarantine, whatever it has forgotten.
 
 use super::cluster::Cluster;
 use super::node::{EPOCH, Node};
 use super::scenes::{Begins, Scene};
 use super::words::Act;
 
-/// How far an operator has come who begins the quorum.
+/// The progress of an operator who begins the quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operator {
     Away,
@@ -15,16 +15,17 @@ pub(super) enum Operator {
 }
 
 impl Scene {
-    /// Returns what the operator may do next. Beginning a quorum none of whose nodes rests would change nothing.
+    /// Returns the next possible event of the operator. If no node is in quarantine, beginning the quorum would change
+    /// nothing.
     pub(super) fn operator_act(&self, cluster: &Cluster) -> Option<Act> {
-        let rests = |node: &Node| node.rests_until > cluster.tick;
-        let timing = self.timing.filter(|_| cluster.nodes.iter().any(rests))?;
+        let is_quarantined = |node: &Node| node.quarantine_until > cluster.tick;
+        let timing = self.timing.filter(|_| cluster.nodes.iter().any(is_quarantined))?;
         let may_begin_at = match (self.begins, cluster.operator) {
             (Begins::Never, _) | (_, Operator::Done) => return None,
             (Begins::Unasked, _) => return Some(Act::Begin),
             (Begins::Asked, _) => cluster.tick,
             (Begins::Settled | Begins::Passed, Operator::Away) => return Some(Act::Prepare),
-            // A request that was sent before the operator connected is too late by then.
+            // By then a request that was sent before the operator connected is too late.
             (Begins::Settled | Begins::Passed, Operator::Connected(since)) => since + timing.lease,
         };
         let highest = cluster.nodes.iter().map(|node| node.highest).max().unwrap_or(0);

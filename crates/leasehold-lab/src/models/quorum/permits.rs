@@ -1,11 +1,11 @@
-//! A semaphore over independent nodes, which there cannot be: each node counts its own permits, and majorities overlap in
-//! one node that can let two in.
+//! A semaphore over independent nodes, which is impossible: each node counts its own permits, and two majorities overlap
+//! in a node that can let two holders in.
 
 use stateright::{Model, Property};
 
 pub(super) const TOO_MANY: &str = "more holders than permits";
 
-/// Each of the attempts asks all nodes for one permit, and nobody gives back.
+/// Each attempt requests one permit from all nodes, and no attempt gives its permit back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Permits {
     pub(super) nodes: usize,
@@ -68,7 +68,7 @@ impl Model for Permits {
     }
 }
 
-pub(super) fn told(act: &Act) -> String {
+pub(super) fn describe(act: &Act) -> String {
     match act {
         Act::Grant { node, attempt } => format!("node {node} grants a permit to attempt {attempt}"),
         Act::Enter { attempt } => format!("attempt {attempt} has a majority, and holds"),

@@ -1,4 +1,4 @@
-//! What must never be, and what must have been come by for that to mean anything.
+//! The properties that must never be violated, and the states that a search must reach for its result to mean anything.
 
 use stateright::Property;
 
@@ -8,7 +8,7 @@ use super::scenes::{BEHIND, SMALLER, Scene, TWICE, TWO_HOLDERS};
 
 pub(super) fn of(scene: &Scene) -> Vec<Property<Scene>> {
     let mut all = always();
-    // Of two harms by the same steps the one that it is known for.
+    // If the same steps cause two violations, the search looks for the expected one.
     if let Some(harm) = scene.harm {
         all.retain(|property| property.name == harm);
         return all;

@@ -1,4 +1,4 @@
-//! The searches, and what they print.
+//! Runs the searches and prints their results.
 
 use stateright::Model;
 
@@ -8,13 +8,13 @@ use crate::models::check::{Found, Schedule, explore};
 use crate::models::options::Form;
 use crate::models::report::{head, soundness};
 
-/// A search, and what is to come of it.
+/// A search and its expected result.
 pub(super) struct Search {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
-    /// What is found, where it is flawed.
+    /// The violation that is found, if the scheme is flawed.
     pub(super) harm: Option<&'static str>,
-    /// Finds it, with its schedule in words.
+    /// Runs the search. Returns its result, with a schedule in words.
     pub(super) find: Box<dyn Fn() -> Found<String>>,
 }
 
@@ -23,21 +23,21 @@ impl Search {
         (name, about): (&'static str, &'static str),
         harm: Option<&'static str>,
         find: impl Fn() -> Found<M::Action> + 'static,
-        told: fn(&M::Action) -> String,
+        describe: fn(&M::Action) -> String,
     ) -> Self {
         let in_words = move |Found { states, depth, took, harm, missed }: Found<M::Action>| {
-            let harm = harm.map(|Schedule { harm, acts }| Schedule { harm, acts: acts.iter().map(told).collect() });
+            let harm = harm.map(|Schedule { harm, acts }| Schedule { harm, acts: acts.iter().map(describe).collect() });
             Found { states, depth, took, harm, missed }
         };
         Self { name, about, harm, find: Box::new(move || in_words(find())) }
     }
 }
 
-/// All there are.
+/// Returns all searches.
 pub(super) fn all() -> Vec<Search> {
     let of_tokens = scenes::ALL.iter().map(|scene| {
         let (named, harm) = ((scene.name, scene.about), scene.harm);
-        Search::of::<scenes::Scene>(named, harm, move || explore(*scene, harm.is_some()), words::told)
+        Search::of::<scenes::Scene>(named, harm, move || explore(*scene, harm.is_some()), words::describe)
     });
     let of_permits = [
         (1, "one permit", "a semaphore of one is a mutex", None),
@@ -45,7 +45,7 @@ pub(super) fn all() -> Vec<Search> {
     ];
     let of_permits = of_permits.into_iter().map(|(permits, name, about, harm)| {
         let model = Permits { nodes: 3, attempts: 3, permits };
-        Search::of::<Permits>((name, about), harm, move || explore(model, harm.is_some()), permits::told)
+        Search::of::<Permits>((name, about), harm, move || explore(model, harm.is_some()), permits::describe)
     });
     of_tokens.chain(of_permits).collect()
 }
@@ -54,7 +54,7 @@ pub(in crate::models) fn names() -> impl Iterator<Item = &'static str> {
     all().into_iter().map(|search| search.name)
 }
 
-/// Runs those that are meant, and answers how many were not as they should be.
+/// Runs the requested searches. Returns the number of unexpected results.
 pub(in crate::models) fn run(form: Form, is_meant: impl Fn(&str) -> bool) -> usize {
     let meant: Vec<Search> = all().into_iter().filter(|search| is_meant(search.name)).collect();
     if !meant.is_empty() {
@@ -63,7 +63,7 @@ pub(in crate::models) fn run(form: Form, is_meant: impl Fn(&str) -> bool) -> usi
     meant.iter().filter(|search| !is_as_it_should_be(search, form)).count()
 }
 
-/// Where the scheme is sound nothing may be found, and what is flawed must break as it is said to.
+/// Runs one search: a sound scheme must have no violation, and a flawed one must break as documented.
 fn is_as_it_should_be(search: &Search, form: Form) -> bool {
     let Search { name, about, harm: expected, find } = search;
     let found = find();
@@ -77,7 +77,7 @@ fn is_as_it_should_be(search: &Search, form: Form) -> bool {
         _ => println!("  {name:<21}{steps:>3} steps{states:>9} states {:>6.1} s  {verdict}", took.as_secs_f64()),
     }
     let harm = found.harm.as_ref().map(|schedule| schedule.harm);
-    // A search that has found a harm has ended with it: what else it would have come by nobody knows.
+    // A search that has found a violation ends with it, so the states that it would have reached later are unknown.
     let is_right = harm == *expected && (harm.is_some() || found.missed.is_empty());
     if let Some(schedule) = found.harm.filter(|_| !is_right || form == Form::Schedules) {
         schedule.acts.iter().for_each(|act| println!("        {act}"));

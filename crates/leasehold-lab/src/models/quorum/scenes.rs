@@ -1,26 +1,27 @@
-//! How tokens are made, in clusters of which size, and what is to come of it.
+//! The searches: how tokens are made, in clusters of which size, and the expected result.
 
 pub(super) const TWICE: &str = "a token twice";
 pub(super) const SMALLER: &str = "a later grant has the smaller token";
 pub(super) const TWO_HOLDERS: &str = "two holders";
 pub(super) const BEHIND: &str = "renewed behind a later grant";
 
-/// Who makes the token of a grant.
+/// The way in which the token of a grant is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
-    /// Each node counts its grants; the token is the most that a majority says.
+    /// Each node counts its grants; the token is the largest count of a majority.
     Counters,
-    /// The client reads the most that a majority knows, and writes one more back: always stored,
+    /// The client reads the largest token that a majority knows, and writes that token plus one back: it is always
+    /// stored,
     WriteBack,
-    /// or only where the node still holds for it,
+    /// or it is stored only where the node still holds for the client,
     WriteBackHeld,
-    /// or only where that is so and the token is above what the node knows.
+    /// or it is stored only where that is so and the token is above the node's highest.
     WriteBackAbove,
-    /// The client proposes; a node grants what is above all that it has granted, and keeps it.
+    /// The client proposes a token; a node grants a token that is above all that it has granted, and remembers it.
     Proposed,
 }
 
-/// What a node or a client does wrong.
+/// A flaw of a node or a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flaw {
     None,
@@ -28,38 +29,38 @@ pub(super) enum Flaw {
     VotesBelow,
     /// A client counts votes for its earlier rounds.
     EarlierCount,
-    /// A round that is given back takes the vote of a later one along.
+    /// A late message that gives a round back takes the vote of a later round back, too.
     TakesBackAny,
-    /// A vote that is filled counts at once.
+    /// A filled vote counts at once.
     FillCounts,
-    /// A node is filled although it has voted for a larger token,
+    /// A vote is filled although the node has voted for a larger token,
     FillsBehind,
-    /// and that counts at once.
+    /// and the filled vote counts at once.
     FillsBehindAtOnce,
 }
 
-/// Whether an operator ends the rest of all nodes, and what the operator waits for.
+/// Whether an operator ends the quarantine of all nodes, and the condition that the operator waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begins {
     Never,
-    /// The operator waits for nothing.
+    /// The operator does not check anything.
     Unasked,
     /// No node knows a holder.
     Asked,
-    /// The same, and for the time of a lease no request has been sent that a node may have forgotten.
+    /// The same, and for the length of a lease no request was sent that a node may have forgotten.
     Settled,
-    /// The same, and all clocks have passed all tokens that the nodes remember.
+    /// The same, and all clocks are beyond all tokens that the nodes remember.
     Passed,
 }
 
-/// From when on a grant is valid for a lease.
+/// The time from which a grant is valid for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Validity {
     FromAsking,
     FromEntering,
 }
 
-/// A cluster with clocks. All in ticks.
+/// The parameters of a cluster with clocks, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timing {
     pub(super) until: u8,
@@ -68,8 +69,8 @@ pub(super) struct Timing {
     pub(super) window: u8,
     /// How far from the true time a node's clock may be.
     pub(super) clock_error: u8,
-    /// For how long a node abstains that has lost everything.
-    pub(super) rest: u8,
+    /// The quarantine: for how long a node that has lost everything abstains.
+    pub(super) quarantine: u8,
     pub(super) validity: Validity,
 }
 
@@ -81,25 +82,25 @@ pub(super) struct Scene {
     pub(super) scheme: Scheme,
     pub(super) nodes: usize,
     pub(super) attempts: usize,
-    /// Without clocks: how many leases may end before their time, and how large proposals may be.
+    /// Without clocks: how many leases may end early, and how large proposals may be.
     pub(super) early_ends: u8,
     pub(super) tokens: u8,
-    /// How often an attempt may ask all nodes, with a larger token each time,
+    /// How often an attempt may request votes from all nodes, with a larger token each time,
     pub(super) rounds: u8,
-    /// where this many of them may ask more than once, the first ones,
+    /// how many attempts may do so more than once (the first ones),
     pub(super) repeaters: usize,
-    /// and whether it may give its votes back in between. Requests of earlier rounds are under way still.
+    /// and whether an attempt may give its votes back in between. Requests of earlier rounds stay in flight.
     pub(super) withdraws: bool,
-    /// Whether holders renew, which fills: a free node votes for a holder that it does not know.
+    /// Whether holders renew, which fills votes: a free node votes for a holder that it does not know.
     pub(super) renews: bool,
-    /// Whether what they are told of a lease that has no end is watched.
+    /// Whether the replies that holders get about a lease without an end are checked.
     pub(super) watches: bool,
     /// How often a node may lose everything.
     pub(super) losses: u8,
     pub(super) begins: Begins,
     pub(super) timing: Option<Timing>,
     pub(super) flaw: Flaw,
-    /// What is found, where the scheme is flawed.
+    /// The violation that is found, if the scheme is flawed.
     pub(super) harm: Option<&'static str>,
 }
 
@@ -123,23 +124,23 @@ const ORDER: Scene = Scene {
     harm: None,
 };
 
-/// The rest is above 2 * (window + clock error), and at least a lease: what a node has granted before it forgot is then
-/// below all that it grants after, and over.
+/// The quarantine is longer than 2 * (window + clock error), and at least a lease. So the grants that a node made before
+/// it forgot have tokens below all that it grants later, and are over.
 const TIMING: Timing =
-    Timing { until: 4, lease: 2, window: 1, clock_error: 0, rest: 3, validity: Validity::FromAsking };
+    Timing { until: 4, lease: 2, window: 1, clock_error: 0, quarantine: 3, validity: Validity::FromAsking };
 
 const MEMORY: Scene = Scene { early_ends: 0, losses: 1, timing: Some(TIMING), ..ORDER };
 
-/// Nodes rest for longer than the scene lasts, unless an operator ends that.
-const BEGUN: Scene = Scene { begins: Begins::Passed, timing: Some(Timing { rest: 9, ..TIMING }), ..MEMORY };
+/// The quarantine lasts longer than the scene, unless an operator ends it.
+const BEGUN: Scene = Scene { begins: Begins::Passed, timing: Some(Timing { quarantine: 9, ..TIMING }), ..MEMORY };
 
-/// Holders renew leases that have no end but end all the same.
+/// Holders renew leases without an end, which may end early all the same.
 const WATCHED: Scene = Scene { early_ends: 1, renews: true, watches: true, ..ORDER };
 
-/// Holders renew: shorter, since there is more to happen in each tick.
+/// Holders renew. The scene is shorter, since more can happen in each tick.
 const RENEWED: Scene =
-    Scene { renews: true, timing: Some(Timing { until: 3, window: 0, rest: 2, ..TIMING }), ..MEMORY };
-/// An attempt gives back what it has of a round, and asks again.
+    Scene { renews: true, timing: Some(Timing { until: 3, window: 0, quarantine: 2, ..TIMING }), ..MEMORY };
+/// An attempt gives its votes of a round back, and asks again.
 const WITHDRAWN: Scene = Scene { rounds: 2, repeaters: 1, withdraws: true, early_ends: 0, ..ORDER };
 
 pub(super) const ALL: &[Scene] = &[
@@ -148,53 +149,49 @@ pub(super) const ALL: &[Scene] = &[
     Scene { name: "in turn", about: "the same with three attempts", attempts: 3, early_ends: 2, ..ORDER },
     Scene {
         name: "above",
-        about: "read, and written back above what is known, while held",
+        about: "read, and written back above the highest token, while held",
         scheme: Scheme::WriteBackAbove,
         ..ORDER
     },
-    Scene { name: "rested", about: "a node forgets, and rests for more than twice the window", ..MEMORY },
+    Scene { name: "rested", about: "a node forgets, and its quarantine is longer than twice the window", ..MEMORY },
     Scene {
         name: "clocks",
-        about: "the same where it comes back with another clock",
+        about: "the same, and the node comes back with another clock",
         timing: Some(Timing { until: 3, lease: 1, window: 0, clock_error: 1, ..TIMING }),
         ..MEMORY
     },
     Scene {
         name: "begun",
-        about: "an operator ends its rest: no node knows a holder, nobody has asked for a lease, tokens are passed",
+        about: "an operator ends the quarantine: no holder is known, no forgotten request in flight, tokens passed",
         ..BEGUN
     },
     Scene {
         name: "rounds",
-        about: "refused, it proposes more, and keeps its votes meanwhile",
+        about: "a refused attempt proposes a larger token, and keeps its votes meanwhile",
         rounds: 2,
         early_ends: 1,
         ..ORDER
     },
     Scene {
         name: "filled",
-        about: "a node that is free votes for a holder that it does not know",
+        about: "a free node votes for a holder that it does not know",
         early_ends: 4,
         renews: true,
         ..ORDER
     },
-    Scene {
-        name: "filled, early",
-        about: "leases end before their time, and nobody goes on behind a later one",
-        ..WATCHED
-    },
+    Scene { name: "filled, early", about: "leases end early, and no holder goes on behind a later grant", ..WATCHED },
     Scene {
         name: "fill counts, early",
         about: "the same, and a fill counts at once",
         flaw: Flaw::FillCounts,
         ..WATCHED
     },
-    Scene { name: "withdrawn", about: "a round that is lost is given back, and another one follows", ..WITHDRAWN },
-    Scene { name: "renewed", about: "holders renew, a node forgets, rests, and is filled", ..RENEWED },
+    Scene { name: "withdrawn", about: "a lost round is given back, and another one follows", ..WITHDRAWN },
+    Scene { name: "renewed", about: "holders renew, a node forgets, is in quarantine, and is filled", ..RENEWED },
     Scene { name: "fill counts", about: "the same, and a fill counts at once", flaw: Flaw::FillCounts, ..RENEWED },
     Scene {
         name: "counters",
-        about: "each node counts its grants, the token is the most of a majority",
+        about: "each node counts its grants, the token is the largest count of a majority",
         scheme: Scheme::Counters,
         attempts: 3,
         early_ends: 1,
@@ -203,7 +200,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "written back",
-        about: "read, and one more written back: always stored",
+        about: "the largest token is read, and that plus one is written back: always stored",
         scheme: Scheme::WriteBack,
         early_ends: 3,
         harm: Some(TWICE),
@@ -219,7 +216,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "restarted",
-        about: "proposed, and a node forgets and goes on at once",
+        about: "tokens are proposed, and a node forgets and goes on at once",
         early_ends: 1,
         losses: 1,
         harm: Some(TWICE),
@@ -227,56 +224,56 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "no rest",
-        about: "the same with leases that end by time, and proposals near the clock",
-        timing: Some(Timing { rest: 0, ..TIMING }),
+        about: "the same with leases that end on time, and proposals near the clock",
+        timing: Some(Timing { quarantine: 0, ..TIMING }),
         harm: Some(TWO_HOLDERS),
         ..MEMORY
     },
     Scene {
         name: "short rest",
-        about: "it rests for exactly twice the window",
-        timing: Some(Timing { rest: 2, ..TIMING }),
+        about: "the quarantine is exactly twice the window",
+        timing: Some(Timing { quarantine: 2, ..TIMING }),
         harm: Some(TWICE),
         ..MEMORY
     },
     Scene {
         name: "clocks, short rest",
-        about: "the same where it comes back with another clock: twice the error",
-        timing: Some(Timing { until: 3, lease: 1, window: 0, clock_error: 1, rest: 2, ..TIMING }),
+        about: "the same, and the node comes back with another clock: twice the error",
+        timing: Some(Timing { until: 3, lease: 1, window: 0, clock_error: 1, quarantine: 2, ..TIMING }),
         harm: Some(TWICE),
         ..MEMORY
     },
     Scene {
         name: "shorter than a lease",
-        about: "it rests for more than that, and for less than a lease",
+        about: "the quarantine is longer than that, and shorter than a lease",
         timing: Some(Timing { lease: 4, ..TIMING }),
         harm: Some(TWO_HOLDERS),
         ..MEMORY
     },
     Scene {
         name: "begun unasked",
-        about: "an operator ends its rest, and asks nobody",
+        about: "an operator ends the quarantine without a check",
         begins: Begins::Unasked,
         harm: Some(TWO_HOLDERS),
         ..BEGUN
     },
     Scene {
         name: "begun at once",
-        about: "when no node knows a holder, while a request is under way whose first vote was forgotten",
+        about: "when no holder is known, while a request is in flight whose first vote was forgotten",
         begins: Begins::Asked,
         harm: Some(TWO_HOLDERS),
         ..BEGUN
     },
     Scene {
         name: "begun behind tokens",
-        about: "when no node knows a holder, and nobody has asked for a lease",
+        about: "when no holder is known, and no forgotten request is in flight",
         begins: Begins::Settled,
         harm: Some(TWICE),
         ..BEGUN
     },
     Scene {
         name: "from the answer",
-        about: "validity counts from the majority's answer",
+        about: "validity counts from the arrival of the majority's replies",
         losses: 0,
         timing: Some(Timing { validity: Validity::FromEntering, ..TIMING }),
         harm: Some(TWO_HOLDERS),
@@ -284,7 +281,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "below",
-        about: "a node votes for what is not above its highest",
+        about: "a node votes for a token that is not above its highest",
         flaw: Flaw::VotesBelow,
         harm: Some(TWICE),
         ..ORDER
@@ -299,7 +296,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "withdrawn late",
-        about: "what gives a round back takes the vote of the next one along",
+        about: "a late withdrawal of a round takes back the vote of the next round",
         flaw: Flaw::TakesBackAny,
         harm: Some(TWO_HOLDERS),
         ..WITHDRAWN
@@ -307,20 +304,20 @@ pub(super) const ALL: &[Scene] = &[
     Scene {
         name: "renewed, no rest",
         about: "holders renew, and a node forgets and goes on at once",
-        timing: Some(Timing { until: 2, rest: 0, ..TIMING }),
+        timing: Some(Timing { until: 2, quarantine: 0, ..TIMING }),
         harm: Some(TWO_HOLDERS),
         ..RENEWED
     },
     Scene {
         name: "filled behind, at once",
-        about: "a node is filled that has voted for a larger token, and that counts at once",
+        about: "a node that has voted for a larger token is filled, and the vote counts at once",
         flaw: Flaw::FillsBehindAtOnce,
         harm: Some(BEHIND),
         ..WATCHED
     },
     Scene {
         name: "filled behind",
-        about: "the same, and it counts at the next renewal, which may come before the message about this one",
+        about: "the same, and it counts at the next renewal, which may precede the reply to this one",
         flaw: Flaw::FillsBehind,
         harm: Some(BEHIND),
         ..WATCHED

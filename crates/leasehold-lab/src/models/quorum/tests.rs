@@ -1,10 +1,10 @@
-//! Those that are quick enough for every change.
+//! The searches that are quick enough for every change.
 
 use super::report::{Search, all};
 
 const EVIDENCE: &str = include_str!("../../../../../docs/evidence.md");
 
-/// More states than these have take too long without optimisation.
+/// Searches with more states than these take too long without optimization.
 const SMALL: &[&str] =
     &["proposed", "above", "counters", "written back", "while held", "restarted", "one permit", "two permits"];
 
@@ -21,19 +21,19 @@ fn is_as_it_should_be(search: &Search) {
     match harm {
         Some(_) => evidence_says(&format!("| {name} | {about} | {} |", acts.len())),
         None => {
-            assert_eq!(found.missed, Vec::<&str>::new(), "{name} never came by it");
+            assert_eq!(found.missed, Vec::<&str>::new(), "{name} never reached it");
             evidence_says(&format!("| {name} | {about} | - | {} |", found.states));
         }
     }
 }
 
 #[test]
-fn a_scheme_is_sound_or_breaks_as_it_is_said_to() {
+fn a_scheme_is_sound_or_breaks_as_documented() {
     all().iter().filter(|search| SMALL.contains(&search.name)).for_each(is_as_it_should_be);
 }
 
 #[test]
-fn every_search_is_told_of() {
+fn every_search_is_documented() {
     for Search { name, about, .. } in all() {
         evidence_says(&format!("| {name} | {about} | "));
     }

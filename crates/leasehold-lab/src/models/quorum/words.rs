@@ -1,6 +1,6 @@
-//! What may happen next, and how it is told.
+//! The events that may happen next, and their description in words.
 
-/// What may happen. Nodes are numbered as the state before it has them.
+/// An event that may happen. Nodes have the numbers of the state before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Tick,
@@ -8,7 +8,7 @@ pub(super) enum Act {
         attempt: usize,
         token: u8,
     },
-    /// A request for a vote is carried out, of whichever round.
+    /// The node carries out a request for a vote, of any round.
     Vote {
         node: usize,
         attempt: usize,
@@ -24,11 +24,11 @@ pub(super) enum Act {
     Enter {
         attempt: usize,
     },
-    /// The round is lost: its votes go back, and the next one comes later.
+    /// The attempt gives the votes of its lost round back and starts the next round later.
     Withdraw {
         attempt: usize,
     },
-    /// What was withdrawn is given back at this node.
+    /// The node carries out the withdrawal of a round.
     TakeBack {
         node: usize,
         attempt: usize,
@@ -37,7 +37,7 @@ pub(super) enum Act {
     Renew {
         attempt: usize,
     },
-    /// A renewal is carried out.
+    /// The node carries out a renewal.
     Keep {
         node: usize,
         attempt: usize,
@@ -51,43 +51,45 @@ pub(super) enum Act {
     EndEarly {
         node: usize,
     },
-    /// An operator's connections to all nodes are there.
+    /// An operator has connected to all nodes.
     Prepare,
-    /// Nobody rests any longer.
+    /// The quarantine of all nodes ends.
     Begin,
-    /// And its clock is so far ahead from then on.
+    /// The node loses everything, and its clock is this far ahead from then on.
     Forget {
         node: usize,
         ahead: u8,
     },
 }
 
-/// A step in words. Nodes are interchangeable: their numbers are those of the moment.
-pub(super) fn told(act: &Act) -> String {
+/// Describes an event in words. Nodes are interchangeable: their numbers are those of the current state.
+pub(super) fn describe(act: &Act) -> String {
     match act {
         Act::Tick => "a tick".into(),
-        Act::Ask { attempt, token: 0 } => format!("attempt {attempt} asks all nodes"),
-        Act::Ask { attempt, token } => format!("attempt {attempt} asks all nodes, and proposes {token}"),
+        Act::Ask { attempt, token: 0 } => format!("attempt {attempt} requests the votes of all nodes"),
+        Act::Ask { attempt, token } => {
+            format!("attempt {attempt} requests the votes of all nodes, and proposes {token}")
+        }
         Act::Vote { node, attempt, token: 0 } => {
-            format!("what attempt {attempt} asks is carried out at node {node}")
+            format!("node {node} carries out the request of attempt {attempt}")
         }
         Act::Vote { node, attempt, token } => {
-            format!("what attempt {attempt} asks with {token} is carried out at node {node}")
+            format!("node {node} carries out the request of attempt {attempt} with {token}")
         }
         Act::WriteBack { attempt } => format!("attempt {attempt} has a majority, and writes one more back"),
-        Act::Store { node, attempt } => format!("what attempt {attempt} writes back comes to node {node}"),
+        Act::Store { node, attempt } => format!("the token that attempt {attempt} writes back reaches node {node}"),
         Act::Enter { attempt } => format!("attempt {attempt} has a majority, and holds"),
         Act::Withdraw { attempt } => format!("attempt {attempt} has lost the round, gives its votes back, and waits"),
         Act::TakeBack { node, attempt, token } => {
-            format!("what attempt {attempt} gave back after it asked with {token} comes to node {node}")
+            format!("the withdrawal of attempt {attempt} for its round with {token} reaches node {node}")
         }
         Act::Renew { attempt } => format!("attempt {attempt} renews at all nodes"),
-        Act::Keep { node, attempt } => format!("a renewal of attempt {attempt} is carried out at node {node}"),
-        Act::Leave { attempt } => format!("attempt {attempt} gives back"),
+        Act::Keep { node, attempt } => format!("node {node} carries out a renewal of attempt {attempt}"),
+        Act::Leave { attempt } => format!("attempt {attempt} releases the lease"),
         Act::GiveUp { attempt } => format!("attempt {attempt} gives up"),
         Act::EndEarly { node } => format!("the lease ends early at node {node}"),
         Act::Prepare => "an operator connects to all nodes".into(),
-        Act::Begin => "the operator begins the quorum: no node rests".into(),
+        Act::Begin => "the operator begins the quorum: no node is in quarantine".into(),
         Act::Forget { node, ahead: 0 } => format!("node {node} forgets everything"),
         Act::Forget { node, ahead } => format!("node {node} forgets everything, and its clock is ahead by {ahead}"),
     }

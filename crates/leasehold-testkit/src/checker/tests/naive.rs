@@ -1,5 +1,5 @@
-//! The checker against what its promises say word for word: every grant compared with every other, every moment looked at
-//! by itself. Small random histories, in which everything that can go wrong does all the time.
+//! The checker against a literal implementation of its promises: it compares every grant with every other, and examines
+//! every time by itself. The histories are small and random, and contain all kinds of violations.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::super::*;
 use super::story::NAME;
 use crate::history::{Answered, Ended, GaveUp};
 
-/// Moments. Few, so that they often coincide.
-const MOMENTS: u64 = 40;
+/// The number of different times. It is small, so that they often coincide.
+const TIMES: u64 = 40;
 const CLIENTS: [&str; 3] = ["a", "b", "c"];
 
 #[derive(Clone, Debug)]
@@ -38,19 +38,19 @@ impl Given {
     }
 }
 
-fn moments() -> std::ops::Range<u64> {
-    0..MOMENTS
+fn any_time() -> std::ops::Range<u64> {
+    0..TIMES
 }
 
 fn grants() -> impl Strategy<Value = Vec<Given>> {
-    let times = (moments(), moments(), option::of(moments()), option::weighted(0.7, moments()));
-    let grant = (0..CLIENTS.len(), 1..12u64, 1..3u32, times, vec(moments(), 0..3)).prop_map(
+    let times = (any_time(), any_time(), option::of(any_time()), option::weighted(0.7, any_time()));
+    let grant = (0..CLIENTS.len(), 1..12u64, 1..3u32, times, vec(any_time(), 0..3)).prop_map(
         |(client, token, units, (one, other, queued_us, ended_us), claims)| {
             let (asked_us, granted_us) = (one.min(other), one.max(other));
             Given { client, token, units, asked_us, queued_us, granted_us, claims, ended_us }
         },
     );
-    // A client speaks of its grant by the token.
+    // A client identifies its grant by the token.
     vec(grant, 1..9).prop_map(|mut grants| {
         let mut known = BTreeSet::new();
         grants.retain(|grant| known.insert((grant.client, grant.token)));
@@ -85,7 +85,7 @@ fn history(grants: &[Given]) -> History {
     History { events }
 }
 
-/// The later tokens of all falls.
+/// Returns the later tokens of all falls.
 fn falls(grants: &[Given], limit: u32) -> BTreeSet<u64> {
     let fell = |later: &&Given| {
         grants.iter().any(|earlier| {
@@ -98,7 +98,7 @@ fn falls(grants: &[Given], limit: u32) -> BTreeSet<u64> {
     grants.iter().filter(fell).map(|grant| grant.token).collect()
 }
 
-/// The tokens of those who began to claim when there was no room.
+/// Returns the tokens of the grants that began a claim when there was no room.
 fn overlaps(grants: &[Given], limit: u32) -> Vec<u64> {
     let claimed: Vec<(usize, &Given)> = grants.iter().enumerate().filter(|(_, grant)| grant.is_claimed()).collect();
     let is_there = |(i, one): (usize, &Given), (j, other): (usize, &Given)| {
@@ -161,21 +161,21 @@ proptest! {
         if sections.iter().all(|section| section.answer == Answered::Acknowledged) {
             prop_assert_eq!(report.lost_updates, played.lost);
         }
-        // Updates are lost where two sections overlap and nowhere else: a fault in each overlap excuses all of them.
+        // Updates are lost only where two sections overlap: a fault in each overlap excuses all of them.
         let mut excused = played.history;
         excused.events.extend(played.overlaps.into_iter().map(|(from_us, to_us)| Event::Fault {
             name: NAME.into(),
             breaks: Promise::UnfencedWrites,
             from_us,
             to_us,
-            why: "two at once".into(),
+            why: "two sections at once".into(),
         }));
         check(&excused, &Rules::mutex().at_least(0)).assert_clean();
     }
 
     #[test]
-    fn every_moment_of_waiting(tries in vec(attempt(), 0..12), held in vec((moments(), moments()), 0..4),
-            turns in vec((moments(), any::<bool>()), 1..5), bound_us in 1..10u64) {
+    fn every_moment_of_waiting(tries in vec(attempt(), 0..12), held in vec((any_time(), any_time()), 0..4),
+            turns in vec((any_time(), any::<bool>()), 1..5), bound_us in 1..10u64) {
         let history = of_attempts(&tries, &held, &turns);
         let report = check(&history, &Rules::mutex().served_within(Duration::from_micros(bound_us)));
         let mut found = (BTreeSet::new(), BTreeSet::new(), 0);
@@ -192,9 +192,9 @@ proptest! {
     }
 }
 
-/// A read of the register, and the write that followed.
+/// A read of the register, and the write that follows.
 #[derive(Clone, Debug)]
-struct Counts {
+struct CountingSection {
     read_us: u64,
     written_us: u64,
     answered_us: u64,
@@ -202,38 +202,38 @@ struct Counts {
     is_executed: bool,
 }
 
-fn section() -> impl Strategy<Value = Counts> {
+fn section() -> impl Strategy<Value = CountingSection> {
     let answer = prop_oneof![3 => Just(Answered::Acknowledged), 1 => Just(Answered::Unknown)];
-    ([moments(), moments(), moments()], answer, any::<bool>()).prop_map(|(mut times, answer, was_executed)| {
+    ([any_time(), any_time(), any_time()], answer, any::<bool>()).prop_map(|(mut times, answer, was_executed)| {
         times.sort_unstable();
         let [read_us, written_us, answered_us] = times;
-        // Who hears nothing goes on before its write is carried out, if it ever is.
+        // A client without a reply goes on before its write is carried out, if that ever happens.
         let is_executed = answer == Answered::Acknowledged || was_executed;
         let (written_us, answered_us) = match answer {
             Answered::Acknowledged => (written_us, answered_us),
             Answered::Unknown => (answered_us, written_us),
         };
-        Counts { read_us, written_us, answered_us, answer, is_executed }
+        CountingSection { read_us, written_us, answered_us, answer, is_executed }
     })
 }
 
 struct Played {
     history: History,
-    /// Acknowledged updates that are not in the final number.
+    /// Acknowledged updates that are missing in the final number.
     lost: u64,
     overlaps: Vec<(u64, u64)>,
 }
 
-/// A register to which these sections happen, one operation after the other.
-fn play(sections: &[Counts]) -> Played {
-    // Reads before writes of the same moment.
+/// Simulates a register with these sections, one operation after the other.
+fn play(sections: &[CountingSection]) -> Played {
+    // At the same time, reads come before writes.
     let mut steps: Vec<(u64, bool, usize)> = Vec::new();
     for (i, section) in sections.iter().enumerate() {
         steps.push((section.read_us, false, i));
         steps.extend(section.is_executed.then_some((section.written_us, true, i)));
     }
     steps.sort_unstable();
-    // What is in the register: the sections that it was counted by.
+    // The content of the register: the sections that it has counted.
     let mut register: Vec<usize> = Vec::new();
     let mut read = vec![Vec::new(); sections.len()];
     for (_, is_write, i) in steps {
@@ -245,12 +245,12 @@ fn play(sections: &[Counts]) -> Played {
     let mut events: Vec<Event> = Vec::new();
     for (i, section) in sections.iter().enumerate() {
         let (name, client) = (NAME.into(), CLIENTS[i % CLIENTS.len()].into());
-        let &Counts { read_us, answered_us: at_us, answer, .. } = section;
+        let &CountingSection { read_us, answered_us: at_us, answer, .. } = section;
         events.push(Event::Counted { name, client, read_us, at_us, read: read[i].len() as u64, answer });
     }
     events.push(Event::FinalCounted { name: NAME.into(), count: register.len() as u64 });
     let is_lost = |i: &usize| sections[*i].answer == Answered::Acknowledged && !register.contains(i);
-    let end_us = |section: &Counts| section.written_us.max(section.answered_us);
+    let end_us = |section: &CountingSection| section.written_us.max(section.answered_us);
     let mut overlaps = Vec::new();
     for (i, one) in sections.iter().enumerate() {
         for other in &sections[..i] {
@@ -274,7 +274,7 @@ fn attempt() -> impl Strategy<Value = Tried> {
         1 => Just(GaveUp::Cancelled),
         1 => Just(GaveUp::Failed("no route".into())),
     ];
-    (moments(), option::weighted(0.95, (0..6u64, why)))
+    (any_time(), option::weighted(0.95, (0..6u64, why)))
         .prop_map(|(asked_us, end)| Tried { asked_us, end: end.map(|(us, why)| (asked_us + us, why)) })
 }
 
@@ -311,31 +311,32 @@ fn of_attempts(tries: &[Tried], held: &[(u64, u64)], turns: &[(u64, bool)]) -> H
     History { events }
 }
 
-/// Attempts that were not served, that failed, and how many times somebody starved: moment by moment.
+/// Returns the attempts that were not served, those that failed, and the number of starvations: one time after the
+/// other.
 fn waited(
     tries: &[Tried],
     held: &[(u64, u64)],
     turns: &[(u64, bool)],
     bound_us: u64,
 ) -> (BTreeSet<u64>, BTreeSet<u64>, usize) {
-    let end_us = MOMENTS + 100;
-    // Since when all is well, if it is: what is healed in a moment is well from that moment on.
-    let mut well_since: Vec<Option<u64>> = Vec::new();
+    let end_us = TIMES + 100;
+    // The time since which no fault is active, if none is. A repair counts from its own time on.
+    let mut healed_since: Vec<Option<u64>> = Vec::new();
     for now in 0..end_us {
         let turned = |is_healed| turns.contains(&(now, is_healed));
-        let before = well_since.last().copied().flatten();
+        let before = healed_since.last().copied().flatten();
         let before = if turned(false) { None } else { before };
-        well_since.push(before.or(turned(true).then_some(now)));
+        healed_since.push(before.or(turned(true).then_some(now)));
     }
     let (mut unserved, mut failed) = (BTreeSet::new(), BTreeSet::new());
     for (number, tried) in tries.iter().enumerate() {
         let ended_us = tried.end.as_ref().map(|(us, _)| *us);
         for now in tried.asked_us..end_us {
-            let Some(since_us) = well_since[usize::try_from(now).unwrap()] else { continue };
+            let Some(since_us) = healed_since[usize::try_from(now).unwrap()] else { continue };
             if ended_us.is_some_and(|us| us < now) {
                 break;
             }
-            // Open for longer than the bound, all of it well.
+            // Pending for longer than the bound, without a fault.
             if now > since_us.max(tried.asked_us) + bound_us - 1 && ended_us.is_none_or(|us| us > now) {
                 unserved.insert(number as u64);
             }
@@ -346,11 +347,11 @@ fn waited(
         }
     }
     let is_free = |now: u64| !held.iter().any(|(one, other)| one.min(other) <= &now && now < *one.max(other));
-    // Who got it was not starved, however short it held.
+    // A grant ends a starvation, however short it was.
     let is_granted = |now: u64| held.iter().any(|(one, other)| *one.min(other) == now);
     let (mut starved, mut begun): (usize, Option<(u64, u64)>) = (0, None);
     for now in 0..=end_us {
-        let here = usize::try_from(now).ok().and_then(|i| *well_since.get(i)?).filter(|_| is_free(now));
+        let here = usize::try_from(now).ok().and_then(|i| *healed_since.get(i)?).filter(|_| is_free(now));
         match (begun, here) {
             (Some((_, of)), Some(since)) if of == since && !is_granted(now) => {}
             (ended, next) => {
@@ -364,11 +365,11 @@ fn waited(
 }
 
 fn is_starving(tries: &[Tried], (from_us, to_us): (u64, u64), bound_us: u64) -> bool {
-    let in_vain = tries.iter().filter_map(|tried| match &tried.end {
+    let refused = tries.iter().filter_map(|tried| match &tried.end {
         Some((end_us, GaveUp::Busy | GaveUp::TimedOut)) => Some((tried.asked_us, *end_us)),
         _ => None,
     });
-    let within: Vec<_> = in_vain.filter(|(asked_us, end_us)| *asked_us >= from_us && *end_us < to_us).collect();
+    let within: Vec<_> = refused.filter(|(asked_us, end_us)| *asked_us >= from_us && *end_us < to_us).collect();
     let first = within.iter().map(|(asked_us, _)| asked_us).min();
     let last = within.iter().map(|(_, end_us)| end_us).max();
     within.len() >= 3 && last > first.map(|us| us + bound_us).as_ref()

@@ -1,4 +1,4 @@
-//! The registers: what they count, and what was lost in them.
+//! The registers: their counts, and their lost updates.
 
 use super::super::*;
 use super::story::{self, final_counted, final_fenced, good, only};
@@ -19,7 +19,7 @@ fn a_fence_that_falls_is_found() {
     assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "two first writes");
     let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Accepted(1));
     let report = story.fenced("b", 11, Fenced::Unknown).last(final_fenced, 2).check(&Rules::mutex());
-    assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "an unanswered one does not explain them");
+    assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "an unanswered write does not explain them");
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_fenced_register_has_what_it_acknowledged() {
         assert_eq!(report.violations.is_empty(), clean, "{count}: {report:?}");
         assert_eq!(report.unknown, 1);
     }
-    // The unanswered write may have been carried out last, and then it counts although nobody knows.
+    // The unanswered write may have been carried out last. Then it counts, although no client knows.
     let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Unknown);
     story.last(final_fenced, 2).check(&Rules::mutex()).assert_clean();
 }
@@ -48,7 +48,7 @@ fn no_update_is_lost_where_every_writer_read_the_last_number() {
     let report = two_writes().last(final_counted, 2).check(&Rules::mutex());
     report.assert_clean();
     assert_eq!((report.lost_updates, report.unknown), (0, 0));
-    // What was not answered may have been carried out, or not.
+    // An unanswered write may or may not have been carried out.
     for last in [2, 3] {
         let story = two_writes().count("c", (2, 255), (260, Answered::Unknown));
         let report = story.last(final_counted, last).check(&Rules::mutex());
@@ -58,7 +58,7 @@ fn no_update_is_lost_where_every_writer_read_the_last_number() {
 }
 
 #[test]
-fn of_two_writers_that_read_the_same_number_one_is_lost() {
+fn one_of_two_writes_after_the_same_read_is_lost() {
     let report = two_writes().counted(1, 240, 270).last(final_counted, 2).check(&Rules::mutex());
     let lost = Violation::LostUpdate {
         name: story::NAME.into(),
@@ -75,8 +75,8 @@ fn of_two_writers_that_read_the_same_number_one_is_lost() {
 }
 
 #[test]
-fn a_late_write_of_an_old_number_takes_back_what_was_counted_since() {
-    // `c` read 0 before anybody wrote, and its write was carried out last.
+fn a_late_write_of_an_old_number_loses_later_updates() {
+    // `c` read 0 before the first write, and its write was carried out last.
     let late = || two_writes().count("c", (0, 110), (130, Answered::Unknown));
     let report = late().last(final_counted, 1).check(&Rules::mutex());
     let lost = Violation::LostUpdate {
@@ -87,13 +87,13 @@ fn a_late_write_of_an_old_number_takes_back_what_was_counted_since() {
         to_us: 250,
     };
     assert_eq!(*only(&report), lost);
-    // Somebody counts on from there: then two have read the same number, with the late write in between.
+    // A client counts on from there: then two have read the same number, with the late write in between.
     let report = late().counted(1, 300, 320).last(final_counted, 2).check(&Rules::mutex());
     assert!(matches!(only(&report), Violation::LostUpdate { read: 1, from_us: 220, to_us: 250, .. }), "{report:?}");
 }
 
 #[test]
-fn what_somebody_wrote_back_who_left_no_word_is_lost_all_the_same() {
+fn updates_overwritten_by_an_unrecorded_write_are_lost() {
     let report = two_writes().last(final_counted, 0).check(&Rules::mutex());
     assert_eq!(report.lost_updates, 2);
     assert!(matches!(report.violations[0], Violation::LostUpdate { read: 0, from_us: 120, to_us: 150, .. }));
@@ -112,7 +112,8 @@ fn only_a_fault_that_is_active_between_the_two_sections_excuses_a_lost_update() 
             report.assert_clean();
             assert_eq!((report.lost_updates, report.excused.len()), (1, 1));
         }
-        // Over before both were in their sections; begun when one had left; of another time altogether.
+        // The fault was over before both were in their sections, began when one had left, or was at another time
+        // altogether.
         for (from_us, to_us) in [(0, 239), (251, 999), (120, 150)] {
             assert_eq!(lossy(promise, from_us, to_us).violations.len(), 1, "{from_us} to {to_us}");
         }
@@ -122,9 +123,9 @@ fn only_a_fault_that_is_active_between_the_two_sections_excuses_a_lost_update() 
     }
 }
 
-/// The write that brought the old number back was carried out before `b` heard the answer to its own.
+/// The write that brought the old number back was carried out before `b` got the reply to its own write.
 #[test]
-fn a_late_write_was_late_while_the_lost_one_was_made() {
+fn a_fault_during_the_lost_section_excuses_a_late_write() {
     let story = good().counted(0, 100, 105).count("c", (0, 100), (104, Answered::Unknown));
     let story = story.count("b", (1, 110), (170, Answered::Acknowledged)).counted(1, 180, 190).last(final_counted, 2);
     story.fault(Promise::UnfencedWrites, 100, 111).check(&Rules::mutex()).assert_clean();

@@ -1,11 +1,11 @@
-//! Histories in the making.
+//! Builds histories for the tests.
 
 use super::super::*;
 use crate::history::{Answered, Ended, Fenced, GaveUp};
 
 pub(super) const NAME: &str = "stock";
 
-/// A history in the making. Times are microseconds from nowhere.
+/// A history under construction. Times are in microseconds from an arbitrary origin.
 #[derive(Default)]
 pub(super) struct Story(pub(super) Vec<Event>);
 
@@ -36,7 +36,7 @@ impl Story {
         self
     }
 
-    /// The last grant is claimed until then.
+    /// Adds a claim of the last grant at this time.
     pub(super) fn until(mut self, at_us: u64) -> Self {
         let Some(Event::Granted { client, token, .. }) = self.0.last() else { panic!("only a grant is claimed") };
         let (name, client, token) = (NAME.into(), client.clone(), *token);
@@ -54,7 +54,7 @@ impl Story {
         self
     }
 
-    /// A section of `a` that began with its read, at `read_us`.
+    /// Adds a section of `a` that began with its read, at `read_us`.
     pub(super) fn counted(self, read: u64, read_us: u64, answered_us: u64) -> Self {
         self.count("a", (read, read_us), (answered_us, Answered::Acknowledged))
     }
@@ -64,22 +64,22 @@ impl Story {
         self
     }
 
-    /// An attempt that began, and ended without a grant.
-    pub(super) fn in_vain(mut self, client: &str, asked_us: u64, end_us: u64, why: GaveUp) -> Self {
+    /// Adds an attempt that ended without a grant.
+    pub(super) fn refused(mut self, client: &str, asked_us: u64, end_us: u64, why: GaveUp) -> Self {
         let attempt = self.next();
         self = self.asks(client, asked_us);
         self.0.push(Event::GaveUp { name: NAME.into(), client: client.into(), attempt, at_us: end_us, why });
         self
     }
 
-    /// An attempt that began, and has no end yet.
+    /// Adds an attempt without an end.
     pub(super) fn asks(mut self, client: &str, at_us: u64) -> Self {
         let attempt = self.next();
         self.0.push(Event::Asked { name: NAME.into(), client: client.into(), attempt, at_us });
         self
     }
 
-    /// An attempt that began, and was granted.
+    /// Adds an attempt that was granted.
     pub(super) fn served(self, client: &str, token: u64, asked_us: u64, granted_us: u64) -> Self {
         let mut story = self.asks(client, asked_us);
         let attempt = story.next() - 1;
@@ -96,7 +96,7 @@ impl Story {
         self
     }
 
-    /// A number that no attempt has yet.
+    /// Returns a number that no attempt has yet.
     fn next(&self) -> u64 {
         self.0.len() as u64
     }
@@ -124,7 +124,7 @@ pub(super) fn final_counted(name: String, count: u64) -> Event {
     Event::FinalCounted { name, count }
 }
 
-/// Two clients, one after the other.
+/// Returns a valid history of two clients, one after the other.
 pub(super) fn good() -> Story {
     Story::default().grant("a", 10, 100, 110).until(200).waited("b", 11, 105, Some(115), 210).until(300)
 }

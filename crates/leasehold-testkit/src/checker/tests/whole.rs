@@ -1,4 +1,4 @@
-//! Of a history as a whole.
+//! Checks of a history as a whole.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use super::super::*;
 use super::story::{Story, good, only};
 
 #[test]
-fn too_little_proves_nothing() {
+fn too_few_grants_are_vacuous() {
     let report = Story::default().check(&Rules::mutex());
     assert!(matches!(only(&report), Violation::Vacuous { there_were: 0, wanted: 1, .. }));
     let report = good().check(&Rules::mutex().at_least(3).at_least_queued(2));
     assert_eq!(report.violations.len(), 2);
 }
 
-/// A grant each 10 ms, and a fault after them.
+/// Returns a history with a grant every 10 ms, and a fault after them.
 fn busy(grants: u64, fault_us: u64) -> Story {
     let story = (0..grants).fold(Story::default(), |story, i| {
         let at = 10_000 * i;
@@ -23,7 +23,7 @@ fn busy(grants: u64, fault_us: u64) -> Story {
 }
 
 #[test]
-fn too_little_traffic_before_the_first_fault_proves_nothing() {
+fn too_little_traffic_before_the_first_fault_is_vacuous() {
     let rules = |grants| Rules::mutex().at_least_before_faults(grants, Duration::from_secs(1));
     let report = busy(101, 1_000_010).check(&rules(100));
     report.assert_clean();
@@ -33,15 +33,15 @@ fn too_little_traffic_before_the_first_fault_proves_nothing() {
         only(&report),
         Violation::Vacuous { what: "grants before the first fault", there_were: 101, wanted: 102 }
     ));
-    // What was granted after the fault does not count.
+    // Grants after the fault do not count.
     let report = busy(201, 1_000_010).check(&rules(102));
     assert_eq!((report.grants_while_whole, report.violations.len()), (101, 1));
-    // A fault at once leaves no time to show anything; so does one that is declared only.
+    // An early fault leaves no time to prove anything; so does one that is only declared.
     let report = busy(201, 500_000).check(&rules(10));
     assert!(matches!(only(&report), Violation::Vacuous { what: "µs before the first fault", .. }));
     let report = busy(201, 3_000_000).fault(Promise::Order, 500_000, 500_001).check(&rules(10));
     assert!(matches!(only(&report), Violation::Vacuous { what: "µs before the first fault", .. }));
-    // Without a fault all of it counts.
+    // Without a fault all grants count.
     let mut story = busy(201, 0);
     story.0.pop();
     let report = story.check(&rules(100));
@@ -54,14 +54,14 @@ fn residue(what: &str, count: u64) -> Event {
 }
 
 #[test]
-fn what_is_left_over_is_found() {
+fn residue_is_found() {
     good().event(residue("keys", 0)).check(&Rules::mutex()).assert_clean();
     let report = good().event(residue("keys", 0)).event(residue("tasks", 2)).check(&Rules::mutex());
     assert_eq!(*only(&report), Violation::Residue { what: "tasks".into(), count: 2 });
 }
 
 #[test]
-fn what_nobody_looked_for_is_not_absent() {
+fn residue_without_a_check_is_found() {
     let rules = Rules::mutex().looked_for(&["keys", "tasks"]);
     good().event(residue("keys", 0)).event(residue("tasks", 0)).check(&rules).assert_clean();
     let report = good().event(residue("keys", 0)).check(&rules);

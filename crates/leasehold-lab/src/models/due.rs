@@ -1,7 +1,8 @@
-//! What a session does of itself: when the clock says so, when a connection breaks or is proved, and what it sends then.
+//! The due work of a session: when its clock says so, when a connection breaks, or when an inbox is proved.
 //!
-//! What to send is decided in one place, [`Session::pump`], from the phase of each attempt. Callers send on the second
-//! connection, the session's own thread on the first, which has the inbox (P17); either takes the other's place.
+//! [`Session::pump`] alone decides which requests are sent, from the phase of each attempt. Callers send on the second
+//! connection, the session's own thread on the first, which has the inbox (P17). If one connection is broken, the other
+//! one replaces it.
 
 use std::collections::VecDeque;
 
@@ -10,7 +11,7 @@ use super::rules::Slip;
 use super::session::{Holding, Life, NEVER, Now, Open, Phase, Sent, Session};
 
 impl Session {
-    /// Time has passed, or a pause is over: what is due?
+    /// Does the due work after time has passed or a pause has ended.
     pub(crate) fn wake(&mut self, now: &Now<'_>) {
         if self.life != Life::Awake {
             return;
@@ -18,11 +19,11 @@ impl Session {
         for i in (0..self.attempts.len()).rev() {
             match self.attempts[i].phase {
                 Phase::Holding(Holding { until, .. }) if until <= now.tick => self.lose(now, i, false),
-                // While an answer can still come on a live connection the attempt is not forgotten.
+                // While a reply can still arrive on a live connection, the attempt is kept.
                 Phase::Leaving { asked: None, close_at, .. }
                     if close_at <= now.tick && self.attempts[i].open.iter().all(|o| o.link.is_none()) =>
                 {
-                    now.say(|| format!("closes attempt {} by its own clock", self.attempts[i].n));
+                    now.log(|| format!("closes attempt {} by its own clock", self.attempts[i].n));
                     self.attempts.remove(i);
                 }
                 _ => {}
@@ -31,7 +32,7 @@ impl Session {
         self.pump(now);
     }
 
-    /// A connection broke, and this side knows. Returns the requests on it.
+    /// Handles a broken connection once this side knows of it. Returns the requests on it.
     pub(crate) fn lose_link(&mut self, now: &Now<'_>, k: u8) -> VecDeque<Request> {
         let out = self.links[k as usize].cut();
         self.is_proved &= k != 0;
@@ -41,8 +42,8 @@ impl Session {
             let attempt = &mut self.attempts[i];
             let unanswered = attempt.open.iter_mut().filter_map(|o| o.link.take_if(|l| *l == k)).count() > 0;
             match &mut attempt.phase {
-                Phase::Waiting { look_at } if unanswered => {
-                    *look_at = now.tick;
+                Phase::Waiting { recheck_at } if unanswered => {
+                    *recheck_at = now.tick;
                     if now.slips(Slip::RetryIsNew) {
                         dropped.push(i);
                     }
@@ -74,12 +75,12 @@ impl Session {
         self.pump(now);
     }
 
-    /// A new connection's inbox is proved: every id is looked at again (P11, P15).
+    /// Handles the proof of a new connection's inbox: every ID is checked again (P11, P15).
     pub(crate) fn proved(&mut self, now: &Now<'_>) {
         self.is_proved = true;
         for attempt in &mut self.attempts {
             match &mut attempt.phase {
-                Phase::Waiting { look_at } => *look_at = now.tick,
+                Phase::Waiting { recheck_at } => *recheck_at = now.tick,
                 Phase::Holding(holding) if !now.scene.is_fixed() => holding.renew_at = now.tick,
                 _ => {}
             }
@@ -96,10 +97,10 @@ impl Session {
         (0..self.links.len() as u8).find(|k| *k != used && self.is_usable(*k))
     }
 
-    /// The answer is slow: the same request once more, on the other connection.
+    /// Sends the same request once more, on the other connection, because its reply is slow.
     pub(crate) fn retry(&mut self, now: &Now<'_>, i: usize) {
         if let Some(k) = self.other_link(i) {
-            self.look(now, i, k);
+            self.recheck(now, i, k);
         }
     }
 
@@ -111,31 +112,31 @@ impl Session {
         [prefer, 1 - prefer].into_iter().find(|k| self.is_usable(*k))
     }
 
-    /// Sends what is due, in the order of P11: what gives rights back, what keeps them, what asks for them.
+    /// Sends due requests in the order of P11: first releases and leaves, then renewals, then acquires.
     pub(crate) fn pump(&mut self, now: &Now<'_>) {
         if self.life != Life::Awake {
             return;
         }
         for i in 0..self.attempts.len() {
-            self.give_back(now, i);
+            self.send_return(now, i);
         }
         for i in 0..self.attempts.len() {
-            self.keep(now, i);
+            self.send_renewal(now, i);
             if let Some(k) = self.pick(0) {
                 self.reserves(now, i, k);
             }
         }
         if self.ends_at <= now.tick && self.is_proved {
             self.ends_at = NEVER;
-            self.look_behind(now);
+            self.recheck_after_revocation(now);
         }
         for i in 0..self.attempts.len() {
             let attempt = &self.attempts[i];
-            let is_due = matches!(attempt.phase, Phase::Waiting { look_at } if look_at <= now.tick);
+            let is_due = matches!(attempt.phase, Phase::Waiting { recheck_at } if recheck_at <= now.tick);
             let is_asked = attempt.open.iter().any(|o| o.link.is_some());
             let prefer = u8::from(attempt.ticket.is_none());
             if let Some(k) = self.pick(prefer).filter(|_| is_due && !is_asked && self.is_proved) {
-                self.look(now, i, k);
+                self.recheck(now, i, k);
             }
         }
         if let Some(k) = self.pick(0).filter(|_| self.settle_at <= now.tick) {
@@ -144,20 +145,20 @@ impl Session {
         }
     }
 
-    /// A waiter looks, and where every look is under way already, and may have been carried out before, the name is
-    /// settled.
-    fn look_behind(&mut self, now: &Now<'_>) {
+    /// Re-checks after a revoked lease has ended. A waiter without a re-check in flight sends one. If every waiter has
+    /// one in flight, which may have been carried out too early, the session settles the name.
+    fn recheck_after_revocation(&mut self, now: &Now<'_>) {
         let mut waiting = self.attempts.iter_mut().filter(|a| matches!(a.phase, Phase::Waiting { .. })).peekable();
         if waiting.peek().is_none() {
             return;
         }
         match waiting.find(|a| a.open.iter().all(|o| o.link.is_none())) {
-            Some(attempt) => attempt.phase = Phase::Waiting { look_at: now.tick },
+            Some(attempt) => attempt.phase = Phase::Waiting { recheck_at: now.tick },
             None => self.settle_at = now.tick,
         }
     }
 
-    fn give_back(&mut self, now: &Now<'_>, i: usize) {
+    fn send_return(&mut self, now: &Now<'_>, i: usize) {
         let n = self.attempts[i].n;
         match self.attempts[i].phase {
             Phase::Releasing { token, asked: None, .. } => {
@@ -169,7 +170,7 @@ impl Session {
                 self.send(now, k, n, Ask::Release { token, used });
             }
             Phase::Leaving { asked: None, again_at, .. } if again_at <= now.tick => {
-                // On another connection the leave would overtake its acquire, and leave nothing.
+                // On another connection the leave would overtake its acquire, and find nothing to leave.
                 let behind = self.attempts[i].open.iter().rev().find_map(|o| o.link);
                 let behind = if now.slips(Slip::LeaveOvertakes) { behind.map(|k| 1 - k) } else { behind };
                 let Some(k) = behind.filter(|k| self.is_usable(*k)).or_else(|| self.pick(1)) else { return };
@@ -187,7 +188,7 @@ impl Session {
         }
     }
 
-    fn keep(&mut self, now: &Now<'_>, i: usize) {
+    fn send_renewal(&mut self, now: &Now<'_>, i: usize) {
         let Some(k) = self.pick(0) else { return };
         let attempt = &mut self.attempts[i];
         let n = attempt.n;
@@ -205,7 +206,7 @@ impl Session {
         self.send(now, k, n, Ask::Renew { token });
     }
 
-    fn look(&mut self, now: &Now<'_>, i: usize, k: u8) {
+    fn recheck(&mut self, now: &Now<'_>, i: usize, k: u8) {
         let attempt = &mut self.attempts[i];
         attempt.open.push(Open { link: Some(k), not_after: now.tick + now.scene.slack });
         let (n, ask) = (attempt.n, Ask::Acquire { ticket: attempt.ticket, order: attempt.order });

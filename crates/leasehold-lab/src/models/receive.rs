@@ -1,7 +1,8 @@
-//! How a session takes what it hears.
+//! How a session accepts messages.
 //!
-//! Every message may be older than what the session knows already: the grant was given back, ended, or was made anew for
-//! the same id meanwhile. So each branch below asks what the attempt is *now*, and compares tokens (P3).
+//! Every message may be older than the session's state: the grant may have been released, may have ended, or may have
+//! been made anew for the same ID since. So each branch below checks the *current* phase of the attempt and compares
+//! tokens (P3).
 
 use leasehold_spec::{Answer, Delivery, Event, LostHow, Outcome, Token};
 
@@ -12,7 +13,7 @@ use super::scene::{ticks, when};
 use super::session::{Attempt, Holding, NEVER, Now, Phase, Run, Sent, Session, Task};
 
 impl Session {
-    pub(crate) fn hear(&mut self, now: &Now<'_>, ledger: &mut Ledger, k: u8, message: Message) {
+    pub(crate) fn receive(&mut self, now: &Now<'_>, ledger: &mut Ledger, k: u8, message: Message) {
         match message {
             Message::Subscribed => self.proved(now),
             Message::Push(delivery) => match delivery.event {
@@ -25,13 +26,14 @@ impl Session {
                 let executed = when(answer.now_us);
                 let ahead = executed.saturating_sub(to.sent);
                 self.lag = Some(self.lag.map_or(ahead, |lag| lag.min(ahead)));
-                if answer.handed_claim_ms.is_some() && !now.slips(Slip::NobodyLooks) {
+                if answer.handed_claim_ms.is_some() && !now.slips(Slip::SkipsSettle) {
                     self.settle_at = executed + now.scene.claim;
                 }
-                // As with validity: what it says was so when it was asked, and perhaps no longer.
-                let heard_at = if now.slips(Slip::HeardNow) { now.tick } else { to.sent };
-                let (said_at, told) = (executed, others);
-                let run = Run { others: answer.contention, said_at, heard_at, told, ..Run::default() };
+                // As with validity: the reply describes the store as it was when the request was sent, and perhaps not
+                // as it is now.
+                let asked_at = if now.slips(Slip::CountsFromArrival) { now.tick } else { to.sent };
+                let (stated_at, knows_waiters) = (executed, others);
+                let run = Run { others: answer.contention, stated_at, asked_at, knows_waiters, ..Run::default() };
                 self.settle_open(&to, k);
                 self.answered(now, ledger, &to, &answer, now.scene.run(run));
             }
@@ -45,14 +47,14 @@ impl Session {
 
     fn answered(&mut self, now: &Now<'_>, ledger: &mut Ledger, to: &Request, answer: &Answer, run: Run) {
         let Some(i) = self.find(to.n) else {
-            // P14: a grant that nobody registered is given back.
+            // P14: a grant without a registered attempt is given back.
             if matches!((to.ask, &answer.outcome), (Ask::Acquire { .. }, Outcome::Granted { .. })) {
-                self.disown(now, to.n);
+                self.leave_unknown(now, to.n);
             }
             return;
         };
         match to.ask {
-            Ask::Acquire { .. } => self.asked(now, ledger, i, to, answer, run),
+            Ask::Acquire { .. } => self.accept_acquire_reply(now, ledger, i, to, answer, run),
             Ask::Renew { token } => self.renewed(now, ledger, i, to, answer, token, run),
             Ask::Release { token, .. } => self.released(now, ledger, i, token, answer),
             Ask::Reserve { token, .. } => self.reserved(now, i, token, answer, run),
@@ -61,7 +63,7 @@ impl Session {
         }
     }
 
-    /// The acquire that this answers is not open any more.
+    /// Removes the acquire that this message answers from the open ones.
     fn settle_open(&mut self, to: &Request, k: u8) {
         let Some(i) = self.find(to.n).filter(|_| matches!(to.ask, Ask::Acquire { .. })) else { return };
         let open = &mut self.attempts[i].open;
@@ -70,10 +72,18 @@ impl Session {
         }
     }
 
-    /// The answer to an acquire: a first one, a retry, or a look.
-    fn asked(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, to: &Request, answer: &Answer, run: Run) {
+    /// Accepts the reply to an acquire: the first one, a retry, or a re-check.
+    fn accept_acquire_reply(
+        &mut self,
+        now: &Now<'_>,
+        ledger: &mut Ledger,
+        i: usize,
+        to: &Request,
+        answer: &Answer,
+        run: Run,
+    ) {
         let attempt = &mut self.attempts[i];
-        // P11: the leave behind it takes back whatever this grants.
+        // P11: the leave behind the acquire takes back anything that the acquire grants.
         if matches!(attempt.phase, Phase::Releasing { .. } | Phase::Leaving { .. }) {
             return;
         }
@@ -84,19 +94,20 @@ impl Session {
                 self.granted(now, ledger, i, token, base + ticks(left_us), run);
             }
             Outcome::Queued { ticket, left_us, .. } => {
-                // It was said after it was asked, whatever the store's clock shows.
+                // The reply was given after its request was sent, whatever the store's clock shows.
                 let deadline = (when(answer.now_us).max(to.sent) + ticks(left_us)).max(now.tick + 1);
-                let look_at = if now.slips(Slip::NoLook) { NEVER } else { deadline.min(now.tick + now.scene.floor()) };
+                let recheck_at =
+                    if now.slips(Slip::NoRecheck) { NEVER } else { deadline.min(now.tick + now.scene.floor()) };
                 attempt.ticket = Some(ticket);
-                self.queued(now, i, answer.highest, look_at);
+                self.queued(now, i, answer.highest, recheck_at);
             }
             Outcome::Gone => {
                 self.ask_again(now, i);
                 self.close(now, i);
             }
             Outcome::Late => {
-                if let Phase::Waiting { look_at } = &mut attempt.phase {
-                    *look_at = now.tick;
+                if let Phase::Waiting { recheck_at } = &mut attempt.phase {
+                    *recheck_at = now.tick;
                 }
             }
             _ => {}
@@ -108,17 +119,17 @@ impl Session {
             Phase::Waiting { .. } | Phase::Claiming { .. } if until > now.tick => {
                 self.enter(now, ledger, i, token, until, run);
             }
-            // Over before it was heard of: `lock()` never returns a guard that is lost already.
-            Phase::Waiting { look_at } => *look_at = now.tick,
+            // The lease ended before the grant arrived. `lock()` never returns a guard that is lost already.
+            Phase::Waiting { recheck_at } => *recheck_at = now.tick,
             Phase::Holding(h) if h.token == token && !h.is_revoked => h.until = h.until.max(until),
-            Phase::Holding(h) if now.slips(Slip::LastWordWins) => h.token = token,
+            Phase::Holding(h) if now.slips(Slip::LastMessageWins) => h.token = token,
             Phase::Holding(h) if token > h.token => self.superseded(now, i, token),
             _ => {}
         }
     }
 
-    /// A look was under way while the grant that it asked about was heard of, entered, and ended at the store: it has made
-    /// another one, for the same attempt. Nobody enters on that: it goes back.
+    /// Gives a newer grant back. A re-check was in flight. Meanwhile the grant arrived, was entered, and ended at the
+    /// store. The re-check then got another grant for the same attempt. Nobody enters on that grant: it is given back.
     fn superseded(&mut self, now: &Now<'_>, i: usize, newer: Token) {
         if let Phase::Holding(h) = &mut self.attempts[i].phase {
             (h.token, h.pass) = (newer, 0);
@@ -126,17 +137,18 @@ impl Session {
         self.lose(now, i, false);
     }
 
-    fn queued(&mut self, now: &Now<'_>, i: usize, highest: Token, next_look: u8) {
-        // P3: the queue's word counts if it was said after the grant, that is, if the highest token is above ours.
-        let is_newer = |token: Token| highest > token || now.slips(Slip::LastWordWins);
+    fn queued(&mut self, now: &Now<'_>, i: usize, highest: Token, next_recheck: u8) {
+        // P3: a reply that says queued counts if it was given after the grant, that is, if the highest token is above
+        // ours.
+        let is_newer = |token: Token| highest > token || now.slips(Slip::LastMessageWins);
         match &mut self.attempts[i].phase {
-            Phase::Waiting { look_at } => *look_at = next_look,
+            Phase::Waiting { recheck_at } => *recheck_at = next_recheck,
             Phase::Claiming { token, .. } if is_newer(*token) => {
-                self.attempts[i].phase = Phase::Waiting { look_at: next_look };
+                self.attempts[i].phase = Phase::Waiting { recheck_at: next_recheck };
             }
             Phase::Holding(Holding { token, task, .. }) if is_newer(*token) => {
                 self.tasks[*task as usize] = Task::Served;
-                self.attempts[i].phase = Phase::Waiting { look_at: next_look };
+                self.attempts[i].phase = Phase::Waiting { recheck_at: next_recheck };
                 if self.attempts[i].waiters.is_empty() {
                     self.attempts[i].phase = leaving_at_once(now);
                 }
@@ -145,7 +157,7 @@ impl Session {
         }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one answer, said in full")]
+    #[expect(clippy::too_many_arguments, reason = "one reply with all its parts")]
     fn renewed(
         &mut self,
         now: &Now<'_>,
@@ -184,7 +196,7 @@ impl Session {
                         self.ask_again(now, i);
                         self.leave(now, i);
                     }
-                    None => self.attempts[i].phase = Phase::Waiting { look_at: now.tick },
+                    None => self.attempts[i].phase = Phase::Waiting { recheck_at: now.tick },
                 }
             }
             _ => {}
@@ -196,7 +208,8 @@ impl Session {
         if token != released {
             return;
         }
-        // The record remembers one released id. To a repeated release NotHeld may mean that another release came since.
+        // The record remembers one released ID. In reply to a repeated release, NotHeld may mean that another release
+        // came since.
         let is_sure = sent == Sent::Once || now.slips(Slip::BelievesNotHeld);
         ledger.reported((self.me, self.attempts[i].n), answer.outcome == Outcome::NotHeld && is_sure);
         self.close(now, i);
@@ -218,22 +231,22 @@ impl Session {
                 }
             }
             None => {
-                now.say(|| format!("closes attempt {}", to.n));
+                now.log(|| format!("closes attempt {}", to.n));
                 self.attempts.remove(i);
             }
         }
     }
 
-    /// A grant that the store made while this attempt waited.
+    /// Accepts a grant that the store made while this attempt waited.
     fn pushed(&mut self, now: &Now<'_>, ledger: &mut Ledger, push: &Delivery) {
         let n = push.id.counter as u8;
         let Some(i) = self.find(n) else {
-            if !now.slips(Slip::IgnoresGhost) {
-                self.disown(now, n);
+            if !now.slips(Slip::IgnoresUnknownPush) {
+                self.leave_unknown(now, n);
             }
             return;
         };
-        // The moment of the grant on our clock, at the latest: what a time pair says (P12).
+        // The time of the grant on our clock, at the latest: it follows from the time pair (P12).
         let base = match self.lag {
             Some(_) if now.slips(Slip::PushFromReceipt) => now.tick,
             Some(lag) => when(push.now_us).saturating_sub(lag),
@@ -242,8 +255,8 @@ impl Session {
         let until = base + ticks(push.left_us);
         let is_fresh = 2 * until.saturating_sub(now.tick) > ticks(push.left_us);
         let range = push.range as u8;
-        let (others, said_at) = (push.contention, when(push.now_us));
-        let run = Run { others, said_at, heard_at: base, range, ..Run::default() };
+        let (others, stated_at) = (push.contention, when(push.now_us));
+        let run = Run { others, stated_at, asked_at: base, range, ..Run::default() };
         match &mut self.attempts[i].phase {
             Phase::Waiting { .. } if is_fresh => self.enter(now, ledger, i, push.token, until, now.scene.run(run)),
             Phase::Waiting { .. } => self.attempts[i].phase = Phase::Claiming { token: push.token, range, asked: None },
@@ -252,16 +265,17 @@ impl Session {
         }
     }
 
-    /// The lease that we wait for was revoked (P10). An answer from before that is heard later, and takes nothing back.
+    /// Accepts the message that the lease which we wait for was revoked (P10). An older reply that arrives later does
+    /// not undo it.
     fn ending(&mut self, now: &Now<'_>, push: &Delivery) {
         if !now.slips(Slip::WaitsOn) {
             self.ends_at = self.ends_at.min(when(push.now_us) + ticks(push.left_us));
         }
     }
 
-    /// An id that is not ours (any more) holds: it leaves (P14).
-    fn disown(&mut self, now: &Now<'_>, n: u8) {
-        now.say(|| format!("does not know attempt {n}, and leaves"));
+    /// Leaves with an ID that is not ours (any more) and holds (P14).
+    fn leave_unknown(&mut self, now: &Now<'_>, n: u8) {
+        now.log(|| format!("does not know attempt {n} and leaves"));
         let phase = leaving_at_once(now);
         let order = leasehold_spec::Order::Relaxed;
         let (ticket, used, cools_until) = (None, Token::NONE, 0);
@@ -277,23 +291,23 @@ impl Session {
         });
     }
 
-    /// The script refused: nothing was done (P8). A new attempt is the caller's error; a look tries again, and asks for
-    /// a settle, which needs no memory (P1).
+    /// Accepts an error: the script was refused and changed nothing (P8). For a new attempt the caller gets the error. A
+    /// re-check is retried, and a settle is sent, which needs no memory (P1).
     fn refused(&mut self, now: &Now<'_>, to: &Request) {
         let Some(i) = self.find(to.n) else { return };
         match to.ask {
             Ask::Acquire { .. } => {
                 let attempt = &mut self.attempts[i];
-                let Phase::Waiting { look_at } = &mut attempt.phase else { return };
+                let Phase::Waiting { recheck_at } = &mut attempt.phase else { return };
                 if attempt.ticket.is_some() {
-                    *look_at = now.tick + now.scene.floor();
+                    *recheck_at = now.tick + now.scene.floor();
                     self.settle_at = now.tick;
                     return;
                 }
                 for task in std::mem::take(&mut attempt.waiters) {
                     self.tasks[task as usize] = Task::Gone;
                 }
-                now.say(|| format!("attempt {} was refused: an error to its caller", to.n));
+                now.log(|| format!("attempt {} was refused: an error to its caller", to.n));
                 self.close(now, i);
             }
             Ask::Release { .. } => drop(self.attempts.remove(i)),
