@@ -197,7 +197,7 @@ fn a_lock_within_a_blocked_runtime_is_granted() {
 
 /// A runtime sends a release, and is blocked before the reply comes. The future is awaited on another runtime.
 #[test]
-fn an_answer_that_a_blocked_runtime_does_not_read_is_asked_for_again() {
+fn a_reply_that_a_blocked_runtime_does_not_read_is_requested_again() {
     let (harness, lease) = (Harness::new(), Duration::from_secs(30));
     let (first, second) = (one_threaded(), one_threaded());
     let guard = first.block_on(async { harness.through(lease).await.mutex(NAME).lock().await.unwrap() });
