@@ -1,4 +1,4 @@
-//! The client.
+//! The client of a store, and its builder.
 
 use std::fmt;
 use std::sync::Arc;

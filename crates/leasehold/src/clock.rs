@@ -1,19 +1,20 @@
-//! What we may conclude about a store's clock from its answers.
+//! The client's knowledge about a store's clock, which it derives from replies.
 //!
-//! An answer that says "server time S" was asked at local `sent` and heard at local `heard`, so S was *now* somewhere
-//! between the two. That gives two bounds on the difference of the clocks, and everything here follows from them:
+//! A request was sent at local `sent`, and its reply arrived at local `heard` and says "server time S". So S was *now*
+//! at some moment between the two. That gives two bounds on the difference of the clocks, and everything here follows
+//! from them:
 //!
-//! - where a pushed grant begins on our clock (the earliest moment that it can have been made: counting from its arrival
-//!   would believe a message that lay in a buffer while we were stopped);
-//! - what `not_after` to write on a request;
-//! - that the server's clock was set: bounds that no longer meet.
+//! - the local time at which a pushed grant begins: the earliest moment at which it can have been made. If the client
+//!   counted from the arrival, it would trust a message that lay in a buffer while the client was stopped;
+//! - the `not_after` of a request;
+//! - that the server's clock was set: the bounds no longer meet.
 //!
-//! Pure arithmetic on microseconds. Rates differ by less than 1 %.
+//! Pure arithmetic on microseconds. The rates of the clocks differ by less than 1 %.
 
 use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::mutant::{Mutant, is_on};
 
-/// One answer's clocks.
+/// The times of one request and its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) sent_us: u64,
@@ -22,19 +23,19 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Local minus server time, at least.
+    /// The smallest possible local minus server time.
     fn low(&self) -> i64 {
         difference(self.sent_us, self.server_us)
     }
 
-    /// Local minus server time, at most.
+    /// The largest possible local minus server time.
     fn high(&self) -> i64 {
         difference(self.heard_us, self.server_us)
     }
 
-    /// Whether it says more of the least difference than an older one: what that said was of its own time, and of a clock
-    /// that is faster than ours it is too much by now. A request whose `not_after` rests on it comes late for as long as it
-    /// is believed.
+    /// Returns whether this sample gives a better lower bound than an older one. The older bound is of its own time,
+    /// and too large by now if the server's clock is faster. While such a bound is used, a request whose `not_after`
+    /// was computed from it may come late.
     fn is_lower_bound_before(&self, older: &Self) -> bool {
         self.low() >= older.low() - self.drift_since(older)
     }
@@ -43,16 +44,16 @@ impl Sample {
         self.high() <= older.high() + self.drift_since(older)
     }
 
-    /// By how much clocks that nobody has set drift apart from then to this.
+    /// Returns by how much clocks that are not set can drift apart between the two samples.
     fn drift_since(&self, older: &Self) -> i64 {
         (self.heard_us.saturating_sub(older.sent_us) / DRIFT).cast_signed()
     }
 }
 
-/// One in so many: twice what a kernel slews a clock by at most, on both machines.
+/// One part in this many: twice the maximum rate at which a kernel slews a clock, on both machines.
 const DRIFT: u64 = 500;
 
-/// The clock of one run of a store, as seen from here.
+/// The clock of one run of a store, as this client knows it.
 #[derive(Debug, Default)]
 pub(crate) struct ServerClock {
     /// The samples with the tightest lower and upper bound of this half minute and of the one before.
@@ -61,13 +62,13 @@ pub(crate) struct ServerClock {
     last_jump: Jump,
 }
 
-/// The last time that the server's clock was seen to be set.
+/// The last observed setting of the server's clock.
 #[derive(Clone, Copy, Debug, Default)]
 struct Jump {
-    /// When it was heard of.
+    /// When the client observed it.
     heard_us: u64,
-    /// By how much it is ahead of what an answer said that was made before, at most: one from before this jump, or from
-    /// before an earlier one as well.
+    /// The maximum by which the clock is ahead of the time in a reply from before this jump, or from before an earlier
+    /// jump as well.
     forward_us: u64,
 }
 
@@ -80,12 +81,13 @@ struct Bounds {
 const WINDOW_US: u64 = 30_000_000;
 
 impl ServerClock {
-    /// Takes a sample in. Answers by how much the server's clock jumped forward, if it did: as much is to be taken off
+    /// Adds a sample. Returns by how much the server's clock jumped forward, if it did. The caller takes this time off
     /// every lease of that server.
     pub(crate) fn observe(&mut self, sample: Sample) -> Option<u64> {
         self.turn(sample.heard_us);
-        // Answers come by two links: one from before a jump can be heard after one from behind it. It says nothing new, and
-        // believed, it would make the next answer a second jump, which ends leases that were granted since.
+        // Replies come by two connections, so a reply from before a jump can arrive after one from after the jump. It
+        // says nothing new. If it were believed, the next reply would look like a second jump, which ends leases that
+        // were granted since.
         if self.is_from_before_a_jump(&sample) {
             return None;
         }
@@ -107,15 +109,15 @@ impl ServerClock {
         jump.filter(|&forward| forward > 0 && !is_on(Mutant::P12NoJump)).map(i64::unsigned_abs)
     }
 
-    /// Whether an answer was made before the last jump, or can have been: it was asked before that was heard of, and says
-    /// another time than is known since, or nothing is known to tell by.
+    /// Returns whether a reply was made, or can have been made, before the last jump: its request was sent before the
+    /// jump was observed, and its time contradicts the samples since then, or there are no such samples.
     fn is_from_before_a_jump(&self, sample: &Sample) -> bool {
         let is_old = sample.sent_us < self.last_jump.heard_us;
         is_old && (self.jump(sample).is_some() || self.known(sample.heard_us).is_none())
     }
 
-    /// By how much the server's clock has been set forward since this answer was made, as far as is known. Answers come by
-    /// two links: one that says how much of a lease is left can be heard after another that showed the jump.
+    /// Returns by how much the server's clock is known to have been set forward since this reply was made. Replies come
+    /// by two connections: a reply with the rest of a lease can arrive after another one that showed the jump.
     pub(crate) fn set_forward_since(&self, sample: &Sample) -> u64 {
         if !self.is_from_before_a_jump(sample) || is_on(Mutant::P12NoJump) {
             return 0;
@@ -123,13 +125,13 @@ impl ServerClock {
         match self.jump(sample) {
             Some(forward) if forward < 0 => forward.unsigned_abs(),
             Some(_) => 0,
-            // It took so long that nothing else is known.
+            // The reply took so long that there are no other samples.
             None => self.last_jump.forward_us,
         }
     }
 
-    /// The earliest local moment at which the server's clock can have shown `server_us`; `None` without a sample of the
-    /// last minute.
+    /// Returns the earliest local moment at which the server's clock can have shown `server_us`, or `None` without a
+    /// sample of the last minute.
     pub(crate) fn local_of(&self, server_us: u64, now_us: u64) -> Option<u64> {
         let bounds = self.known(now_us)?;
         let anchor = bounds.lowest;
@@ -138,13 +140,13 @@ impl ServerClock {
         u64::try_from(local).ok()
     }
 
-    /// What to write on a request that shall not be carried out later than `within_us` from now.
+    /// Returns the `not_after` of a request that must not be executed later than `within_us` from now.
     pub(crate) fn not_after(&self, now_us: u64, within_us: u64) -> u64 {
         let within_us = within_us.min(NOT_AFTER_MAX_US);
         self.server_at(now_us + within_us, now_us).unwrap_or(0)
     }
 
-    /// About what the server's clock shows at a local moment.
+    /// Returns the approximate time of the server's clock at a local moment.
     pub(crate) fn server_at(&self, local_us: u64, now_us: u64) -> Option<u64> {
         let bounds = self.known(now_us)?;
         u64::try_from(i128::from(local_us) - i128::from(bounds.lowest.low())).ok()
@@ -172,8 +174,9 @@ impl ServerClock {
         }
     }
 
-    /// How far the server's clock is ahead of what the known samples let expect (negative: behind), when that is more than
-    /// drift and delay can explain. The widest difference that the bounds allow: a lease is rather given up early.
+    /// Returns how far the server's clock is ahead of the expected time (negative: behind), if drift and delay cannot
+    /// explain the difference. It is the widest difference that the bounds allow, because giving a lease up early is
+    /// safe.
     fn jump(&self, sample: &Sample) -> Option<i64> {
         let bounds = self.known(sample.heard_us)?;
         let slack = |since: &Sample| sample.drift_since(since) + 1000;
@@ -189,32 +192,32 @@ impl ServerClock {
     }
 }
 
-/// How long a lease may be relied on, when `left_us` of it were left at the store.
+/// Returns how long the client may rely on a lease of which `left_us` were left at the store.
 fn reliable_us(left_us: u64) -> u64 {
     if is_on(Mutant::P12NoMargin) { left_us } else { left_us.saturating_sub(margin_us(left_us)) }
 }
 
-/// What is never relied on, of a lease of which `left_us` are left: 1 % and 2 ms, for clocks that run at different rates
-/// and for the moment between looking and acting.
+/// Returns the part of a lease that the client never relies on: 1 % of `left_us` and 2 ms, for clocks that run at
+/// different rates, and for the time between a check and the action after it.
 pub(crate) fn margin_us(left_us: u64) -> u64 {
     left_us / 100 + 2_000
 }
 
-/// A lease of which `left_us` were left at the store, at a moment of our own clock.
+/// A lease of which `left_us` were left at the store, in local time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Term {
-    /// Until when it may be relied on.
+    /// The end of the time in which the client may rely on the lease.
     pub(crate) until_us: u64,
-    /// When to renew it: two more tries fit in behind that.
+    /// When to renew the lease: this leaves time for two more tries.
     pub(crate) renew_us: u64,
-    /// From when it counts.
+    /// The moment from which the lease counts.
     pub(crate) from_us: u64,
-    /// When half of it is over.
+    /// The moment at which half of the lease is over.
     pub(crate) half_us: u64,
 }
 
 impl Term {
-    /// Counts from the moment before the question was sent (P12).
+    /// Counts from the moment before the request was sent (P12).
     pub(crate) fn of(from_us: u64, left_us: u64) -> Self {
         Self {
             until_us: from_us + reliable_us(left_us),
@@ -242,11 +245,11 @@ mod tests {
     #[test]
     fn a_grant_is_placed_before_the_moment_that_it_was_made() {
         let mut clock = ServerClock::default();
-        // The server's S is our 1_000_300, asked at 1_000_000 and heard at 1_001_000.
+        // The server's S is the local 1_000_300: sent at 1_000_000, and received at 1_001_000.
         assert_eq!(clock.observe(sample(1_000_000, 1_001_000, S)), None);
-        // Made 0.5 s later: at 1_500_300, and believed to be 0.3 ms and 1 % earlier.
+        // Made 0.5 s later, at 1_500_300. The client assumes a moment that is 0.3 ms and 1 % earlier.
         assert_eq!(clock.local_of(S + 500_000, 2_000_000), Some(1_495_000));
-        // A tighter sample moves it closer, and never past it.
+        // A tighter sample moves the moment closer, and never past it.
         clock.observe(sample(1_600_290, 1_601_000, S + 600_000));
         assert_eq!(clock.local_of(S + 600_000, 2_000_000), Some(1_600_290));
     }
@@ -260,10 +263,10 @@ mod tests {
             // 500 ppm.
             let server_us = |at_us: u64| S + at_us + at_us / 2000;
             assert_eq!(clock.observe(sample(sent_us, sent_us + trip_us, server_us(sent_us + trip_us / 2))), None);
-            let told_us = clock.server_at(sent_us + trip_us, sent_us + trip_us).expect("it was just heard");
+            let told_us = clock.server_at(sent_us + trip_us, sent_us + trip_us).expect("a sample has just been added");
             worst_us = worst_us.max(server_us(sent_us + trip_us).abs_diff(told_us));
         }
-        assert!(worst_us < 1_000, "{worst_us} µs off, and a first request is carried out for 50,000");
+        assert!(worst_us < 1_000, "{worst_us} µs off, and a first request is accepted for 50,000");
     }
 
     #[test]
@@ -279,7 +282,7 @@ mod tests {
     fn a_forward_jump_is_seen_and_measured_and_drift_is_not() {
         let mut clock = ServerClock::default();
         for second in 1..50_u64 {
-            // 500 parts in a million fast: what a clock that is being slewed does.
+            // 500 ppm fast, as a clock that is being slewed.
             let drift = second * 500;
             let at = second * 1_000_000;
             assert_eq!(clock.observe(sample(at, at + 200, S + at + drift)), None, "second {second}");
@@ -287,7 +290,7 @@ mod tests {
         let at = 50_000_000;
         let jump = clock.observe(sample(at, at + 200, S + at + 3_000_000)).expect("seen");
         assert!((2_974_000..=3_026_000).contains(&jump), "{jump}");
-        assert_eq!(clock.observe(sample(at + 100, at + 300, S + at + 3_000_100)), None, "told once");
+        assert_eq!(clock.observe(sample(at + 100, at + 300, S + at + 3_000_100)), None, "reported once");
     }
 
     #[test]
@@ -296,12 +299,12 @@ mod tests {
         clock.observe(sample(1_000_000, 1_000_200, S));
         assert!(clock.observe(sample(2_000_000, 2_000_200, S + 61_000_000)).is_some());
         let old = sample(1_999_900, 2_000_300, S + 1_000_000);
-        assert_eq!(clock.observe(old), None, "asked before, on the other link");
-        assert!((60_000_000..60_001_000).contains(&clock.set_forward_since(&old)), "what it says is old by the jump");
+        assert_eq!(clock.observe(old), None, "sent before, on the other connection");
+        assert!((60_000_000..60_001_000).contains(&clock.set_forward_since(&old)), "its time is old by the jump");
         let new = sample(1_999_900, 2_000_300, S + 61_000_100);
-        assert_eq!(clock.set_forward_since(&new), 0, "asked before, and answered after");
+        assert_eq!(clock.set_forward_since(&new), 0, "sent before, and answered after");
         assert_eq!(clock.observe(sample(2_100_000, 2_100_200, S + 61_100_000)), None, "no second jump");
-        assert!(clock.observe(sample(2_200_000, 2_200_200, S + 91_200_000)).is_some(), "but this is one");
+        assert!(clock.observe(sample(2_200_000, 2_200_200, S + 91_200_000)).is_some(), "this is a second jump");
     }
 
     #[test]
@@ -309,15 +312,15 @@ mod tests {
         let mut clock = ServerClock::default();
         clock.observe(sample(1_000_000, 1_000_200, S));
         assert!(clock.observe(sample(2_000_000, 2_000_200, S + 61_000_000)).is_some());
-        // Heard when nothing else is known any more.
+        // The reply arrives when there are no other samples any more.
         let old = sample(1_999_900, 99_000_000, S + 1_000_000);
         let forward_us = clock.set_forward_since(&old);
-        assert!((60_000_000..60_001_000).contains(&forward_us), "what it says is old by the jump: {forward_us}");
+        assert!((60_000_000..60_001_000).contains(&forward_us), "its time is old by the jump: {forward_us}");
         assert_eq!(clock.observe(old), None);
         assert_eq!(clock.observe(sample(99_100_000, 99_100_200, S + 158_100_000)), None, "no second jump");
     }
 
-    /// Of two jumps the second says little of what an answer from before the first one is worth.
+    /// The second of two jumps says little about a reply from before the first one.
     #[test]
     fn an_answer_from_before_two_jumps_is_old_by_both() {
         for (second, whole) in [(-1_000_000, 59_000_000_i64), (5_000_000, 65_000_000), (-70_000_000, 0)] {
@@ -328,7 +331,7 @@ mod tests {
             for heard_us in [3_000_300, 99_000_000] {
                 let old = sample(1_999_900, heard_us, S + 1_000_000);
                 let forward_us = clock.set_forward_since(&old).cast_signed();
-                assert!(forward_us >= whole, "heard at {heard_us}, behind {second}: {forward_us} of {whole}");
+                assert!(forward_us >= whole, "received at {heard_us}, after {second}: {forward_us} of {whole}");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Descriptors: a process may have only so many files and sockets open, and the whole system as well. Where there is none
-//! left, an error says which limit to raise.
+//! File descriptors: a process, and the whole system, may have only a limited number of files and sockets open. If none
+//! is left, the error says which limit to raise.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -7,11 +7,11 @@ use std::os::unix::net::UnixStream;
 use rustix::io::Errno;
 use tokio::runtime::{Builder, Runtime};
 
-/// What the first runtime of a process takes: three for its driver, a pair of sockets for signals, and a copy of one of
-/// them.
+/// The number of descriptors of the first runtime of a process: three for its driver, a pair of sockets for signals,
+/// and a copy of one of them.
 const RUNTIME: usize = 6;
 
-/// What to do about an error of the system that there is no descriptor left; `None` for every other error.
+/// Returns what to do if the error of the system says that no descriptor is left, and `None` for every other error.
 pub fn advice(error: &io::Error) -> Option<&'static str> {
     match Errno::from_io_error(error)? {
         Errno::MFILE => Some(PROCESS),
@@ -20,14 +20,14 @@ pub fn advice(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// What to do if only few descriptors are left. For errors that hide their cause: a library that opened some, failed and
-/// closed them again leaves a few.
+/// Returns what to do if only a few descriptors are left. This is for errors that hide their cause: a library that
+/// opened some, failed and closed them again leaves a few.
 #[cfg(feature = "file")]
 pub(crate) fn advice_if_few() -> Option<&'static str> {
     advice(&spare(FEW).err()?)
 }
 
-/// The error of a look-up, which may hide that it found no descriptor: then that error instead.
+/// Replaces the error of a name look-up if no descriptor is left, because the look-up may hide that cause.
 pub(crate) fn uncovered(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(_) => error,
@@ -35,22 +35,22 @@ pub(crate) fn uncovered(error: io::Error) -> io::Error {
     }
 }
 
-/// As many as a library opens at a time.
+/// The number of descriptors that a library opens at a time.
 const FEW: usize = 8;
 
 const PROCESS: &str = "this process has too many files open: raise its limit (ulimit -n)";
 
-/// Whether so many descriptors are left. Opens as many, and closes them.
+/// Returns an error if fewer than `count` descriptors are left. It opens this many, and closes them.
 fn spare(count: usize) -> io::Result<()> {
     let pairs: io::Result<Vec<_>> = (0..count.div_ceil(2)).map(|_| UnixStream::pair()).collect();
     pairs.map(drop)
 }
 
-/// A runtime of one thread.
+/// Returns a runtime with one thread.
 ///
-/// tokio panics if it finds no descriptor for the signals of the process, which it sets up with the first runtime. So this
-/// looks first whether there are enough. Between the look and the runtime another thread can take some; nothing can be done
-/// about that here.
+/// tokio panics if it finds no descriptor for the signals of the process, which it sets up with the first runtime. So
+/// this function checks first whether there are enough. Another thread can take some between the check and the creation
+/// of the runtime, which cannot be prevented here.
 pub fn runtime() -> io::Result<Runtime> {
     spare(RUNTIME)?;
     Builder::new_current_thread().enable_all().build()
@@ -61,13 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_descriptors_are_spoken_of() {
+    fn advice_is_given_only_for_descriptors() {
         assert!(advice(&Errno::MFILE.into()).is_some_and(|advice| advice.contains("ulimit -n")));
         assert!(advice(&Errno::NFILE.into()).is_some_and(|advice| advice.contains("fs.file-max")));
         for other in [io::Error::from(Errno::NOENT), io::ErrorKind::ConnectionRefused.into()] {
             assert_eq!(advice(&other), None, "{other}");
         }
         let failed = uncovered(io::Error::other("failed to lookup address information"));
-        assert_eq!(advice(&failed), None, "a test has enough: {failed}");
+        assert_eq!(advice(&failed), None, "a test process has enough: {failed}");
     }
 }

@@ -95,7 +95,7 @@ pub enum ErrorKind {
     Store,
 }
 
-/// Whether the store may have carried out the request.
+/// Whether the store may have executed the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Acted {
     No,
@@ -130,14 +130,14 @@ impl Error {
         self
     }
 
-    /// Notes which call failed, and on which lock or key. The public methods do this, once.
+    /// Adds which call failed, and on which lock or key. The public methods do this, once.
     pub(crate) fn of(mut self, operation: Operation, name: Option<&str>) -> Self {
         self.0.operation = Some(operation);
         self.0.name = name.map(Into::into);
         self
     }
 
-    /// Notes the name of the lock, of an error whose message contains it.
+    /// Adds the name of the lock to an error whose message contains it.
     pub(crate) fn named(mut self, name: &str) -> Self {
         self.0.name = Some(name.into());
         self

@@ -184,7 +184,7 @@ impl Guard {
         released.map_err(|error| self.failed(error))
     }
 
-    /// Releases, and stops waiting for the reply of the store when nothing depends on it any more. The session repeats
+    /// Releases, and stops waiting for the reply of the store as soon as no result depends on it. The session repeats
     /// the request.
     pub(crate) async fn finish(self) {
         let client = self.client().map(Arc::clone);

@@ -110,7 +110,7 @@ pub struct NodeView {
 }
 
 impl NodeView {
-    /// Makes such a reply, for tests.
+    /// Returns such a reply, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn new(at: impl Into<String>, says: NodeSays) -> Self {

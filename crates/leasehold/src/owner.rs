@@ -10,12 +10,12 @@ use std::thread::{self, ThreadId};
 /// else: these tasks can be inside the lock at the same time. Owners belong to one client: from another client, also in
 /// the same process, the same owner contends like any other caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Owner(Who);
+pub struct Owner(Identity);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Who {
+enum Identity {
     Numbered(u64),
-    /// Unlike the thread number of the system, it is never used again in this process.
+    /// Unlike the thread number of the system, this ID is never used again in this process.
     #[cfg(feature = "blocking")]
     Thread(ThreadId),
 }
@@ -26,12 +26,12 @@ impl Owner {
     pub fn new() -> Self {
         // A number is enough: owners never leave their process.
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(Who::Numbered(NEXT.fetch_add(1, Ordering::Relaxed)))
+        Self(Identity::Numbered(NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
     #[cfg(feature = "blocking")]
     pub(crate) fn of_this_thread() -> Self {
-        Self(Who::Thread(thread::current().id()))
+        Self(Identity::Thread(thread::current().id()))
     }
 }
 

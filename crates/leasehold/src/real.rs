@@ -1,4 +1,4 @@
-//! The world as it is: the one place that reads clocks, draws random numbers, spawns and connects.
+//! The real world: the one place that reads clocks, draws random numbers, spawns tasks and opens connections.
 
 use std::io;
 use std::sync::{Arc, LazyLock};
@@ -12,11 +12,11 @@ use tokio::runtime::Handle;
 use crate::descriptors;
 use crate::world::{Address, Pending, RuntimeId, Socket, World};
 
-/// The world as it is.
+/// The real world.
 pub struct Real;
 
 impl Real {
-    /// It, as a session takes it.
+    /// Returns the real world in the form that a session takes.
     #[must_use]
     pub fn world() -> Arc<dyn World> {
         Arc::new(Self)
@@ -24,7 +24,7 @@ impl Real {
 }
 
 impl World for Real {
-    // `Instant` is CLOCK_MONOTONIC on Linux: a laptop that slept for an hour would believe in a lease of 30 s.
+    // `Instant` is CLOCK_MONOTONIC on Linux: after an hour of sleep, a laptop would still rely on a lease of 30 s.
     fn now_us(&self) -> u64 {
         read_us(if is_on(Mutant::P12StandsStill) { ClockId::Monotonic } else { LEASE_CLOCK })
     }
@@ -45,8 +45,9 @@ impl World for Real {
         std::process::id()
     }
 
-    // A system call takes longer than handing a lock on does, so the child is told of a fork and looks for none; one
-    // that was forked since asks each time: nearly all that it does with what it was left is to be refused.
+    // A system call takes longer than handing a lock on, so a fork handler marks the child, and no call checks for a
+    // fork. A process that was forked after that asks the system each time: nearly all calls with its inherited objects
+    // are refused anyway.
     fn process_as_known(&self) -> u32 {
         static KNOWN: LazyLock<(forkguard::Guard, u32)> = LazyLock::new(|| (forkguard::new(), std::process::id()));
         let (guard, process) = &*KNOWN;
@@ -61,7 +62,7 @@ impl World for Real {
         let (host, port) = (to.host.clone(), to.port);
         Box::pin(async move {
             let stream = TcpStream::connect((host.as_str(), port)).await.map_err(descriptors::uncovered)?;
-            // A hand-over is one small message: Nagle would hold it back for an acknowledgement.
+            // A hand-over is one small message. Nagle's algorithm would hold it back for an acknowledgement.
             stream.set_nodelay(true)?;
             keep_alive(&stream)?;
             Ok(Box::new(stream) as Box<dyn Socket>)
@@ -98,7 +99,7 @@ impl World for Real {
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
 const LEASE_CLOCK: ClockId = ClockId::Boottime;
-// Elsewhere the monotonic clock is the nearest: on macOS it stands still while the machine sleeps.
+// On other systems the monotonic clock is the nearest. On macOS it stops while the machine sleeps.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia")))]
 const LEASE_CLOCK: ClockId = ClockId::Monotonic;
 
@@ -108,7 +109,7 @@ fn read_us(clock: ClockId) -> u64 {
     seconds * 1_000_000 + nanoseconds / 1000
 }
 
-// A peer that vanished without a word is noticed by our own deadlines first; this is for connections that idle.
+// The session's own deadlines are the first to notice a peer that vanished silently. This is for idle connections.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     rustix::net::sockopt::set_socket_keepalive(stream, true)?;
     #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! The settings of a mutex, and what the session makes of them.
+//! The settings of a mutex, and their conversion to the terms of the session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Settings {
         Ok(terms)
     }
 
-    /// Returns the minimum hold in microseconds, if the lease can last for so long.
+    /// Returns the minimum hold in microseconds, if the lease can last that long.
     fn min_hold_us(&self) -> Result<u64> {
         let (hold, longest) = (self.min_hold, Duration::from_millis(LEASE_MAX_MS));
         let (most, name) = match self.renewal {

@@ -1,7 +1,7 @@
-//! What threads share here, from the standard library. In unit tests with `--cfg leasehold_shuttle` it comes from a
-//! scheduler, which decides at each of these operations which thread goes on. `tests/shuttle` thus runs this very code in
-//! the orders that a machine shows once in a million. Each operation of what tokio shares (channels,
-//! [`Notify`](tokio::sync::Notify)) is one step to the scheduler.
+//! The primitives of the standard library that threads share here. In unit tests with `--cfg leasehold_shuttle` they
+//! come from a scheduler, which decides at each operation which thread goes on. So `tests/shuttle` runs this very code
+//! in the orders that a machine shows once in a million. To the scheduler, each operation of tokio's shared types
+//! (channels, [`Notify`](tokio::sync::Notify)) is one step.
 
 #[cfg(not(all(test, leasehold_shuttle)))]
 pub(crate) use std::sync::atomic::AtomicU64;
@@ -13,7 +13,7 @@ pub(crate) use shuttle::sync::atomic::AtomicU64;
 #[cfg(all(test, leasehold_shuttle))]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Whether this thread unwinds.
+/// Returns whether this thread is unwinding.
 #[cfg(not(all(test, leasehold_shuttle)))]
 pub(crate) use std::thread::panicking;
 
@@ -22,14 +22,14 @@ shuttle::thread_local! {
     static PANICS: std::cell::Cell<bool> = std::cell::Cell::new(false);
 }
 
-/// Whether this thread does as if it unwound. All of shuttle's threads are one to the standard library, and one that
-/// really unwinds cannot be stopped for another to go on.
+/// Returns whether this thread simulates unwinding. To the standard library, all of shuttle's threads are one thread,
+/// and a thread that really unwinds cannot be paused for another one.
 #[cfg(all(test, leasehold_shuttle))]
 pub(crate) fn panicking() -> bool {
     PANICS.try_with(std::cell::Cell::get).unwrap_or(false)
 }
 
-/// Does this as it is done in a panic.
+/// Runs this as if in a panic.
 #[cfg(all(test, leasehold_shuttle))]
 pub(crate) fn in_a_panic(work: impl FnOnce()) {
     PANICS.with(|panics| panics.set(true));

@@ -1,4 +1,4 @@
-//! The seam: everything that a session takes from the world around it, in one trait, so that a simulation can own it.
+//! The seam: one trait with everything that a session takes from its environment, so that a simulation can replace it.
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
-/// A boxed future that goes to any thread.
+/// A boxed future that any thread can run.
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
 /// A byte stream to a store.
@@ -16,7 +16,7 @@ pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
 
-/// Where a store listens.
+/// The address at which a store listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// Host name or IP address.
@@ -34,10 +34,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// An async runtime: what polls a caller's futures, and drives the connections that were opened on it.
+/// An async runtime, which polls a caller's futures and drives the connections that were opened on it.
 ///
-/// Unique among the runtimes that exist. A runtime that has ended may leave its ID to a later one; its connections have
-/// ended, too.
+/// The ID is unique among the runtimes that exist. A runtime that has ended may leave its ID to a later one, but its
+/// connections have ended, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuntimeId {
     /// A tokio runtime.
@@ -48,44 +48,47 @@ pub enum RuntimeId {
 
 /// Clock, randomness, spawning and connecting.
 pub trait World: Send + Sync + 'static {
-    /// A clock that nobody sets and that runs while the machine sleeps (CLOCK_BOOTTIME), in microseconds.
+    /// Returns the time in microseconds of a clock that is never set, and that runs while the machine sleeps
+    /// (CLOCK_BOOTTIME).
     fn now_us(&self) -> u64;
 
-    /// Wall time in microseconds: the stores of this host make tokens of it, and certificates are judged by it. No lease is
-    /// counted on it.
+    /// Returns the wall time in microseconds. The stores of this host make tokens from it, and certificates are checked
+    /// against it. No lease is measured by it.
     fn wall_us(&self) -> u64;
 
-    /// Fills the buffer with random bytes that nobody can guess.
+    /// Fills the buffer with unpredictable random bytes.
     fn random(&self, bytes: &mut [u8]);
 
-    /// What the machine is called, for labels.
+    /// Returns the name of the machine, for labels.
     fn host(&self) -> String;
 
-    /// Which process this is: a session does not survive a fork.
+    /// Returns the ID of this process: a session does not survive a fork.
     fn process(&self) -> u32;
 
-    /// The same, as far as known without asking the system: that is for each lock and each release. May miss the child of
-    /// a `clone` that ran no fork handlers; what leaves the process asks [`World::process`].
+    /// Returns the process ID as far as it is known without a system call. It is used for each lock and each release.
+    /// It may miss the child of a `clone` that ran no fork handlers, so [`World::process`] is checked before anything
+    /// leaves the process.
     fn process_as_known(&self) -> u32 {
         self.process()
     }
 
-    /// Sleeps, on the session's thread or on a caller's runtime with a timer. May stand still while the machine sleeps:
-    /// callers look at [`World::now_us`].
+    /// Sleeps, on the session's thread or on a caller's runtime with a timer. The sleep may pause while the machine
+    /// sleeps, so callers check [`World::now_us`].
     fn sleep(&self, duration: Duration) -> Pending<()>;
 
     /// Opens a byte stream.
     fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>>;
 
-    /// Returns the runtime of the caller: the one on which [`World::spawn`] runs futures. `None` if there is none.
+    /// Returns the runtime of the caller, on which [`World::spawn`] runs futures, or `None` if there is none.
     fn runtime(&self) -> Option<RuntimeId> {
         Some(RuntimeId::Simulated(0))
     }
 
-    /// Runs a future on the caller's runtime; gives it back where there is none.
+    /// Runs a future on the caller's runtime. Returns the future if there is no runtime.
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>>;
 
-    /// Runs what may block, such as reading a file, where it holds nobody up. In a simulation nothing blocks: at once.
+    /// Runs work that may block, such as reading a file, where it delays nothing else. In a simulation nothing blocks,
+    /// so the work runs at once.
     fn offload(&self, work: Box<dyn FnOnce() + Send>) {
         work();
     }

@@ -1,5 +1,5 @@
-//! The faces for threads: what they have beside the others (those are in `conformance.rs`, as for every store), and how
-//! they behave where threads do what tasks do not.
+//! The blocking API: the calls that the other APIs do not have (those are in `conformance.rs`, as for every store), and
+//! its behavior where threads differ from tasks.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,13 +18,13 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A store, and how to reach it.
-struct Shop {
+struct Fixture {
     url: String,
     _server: Option<RedisServer>,
     _dir: Option<TempDir>,
 }
 
-impl Shop {
+impl Fixture {
     fn in_memory(name: &str) -> Self {
         Self { url: format!("memory:{name}"), _server: None, _dir: None }
     }
@@ -44,29 +44,29 @@ impl Shop {
     }
 }
 
-/// A test over the embedded store, over a directory and over Redis.
+/// Runs a test with the embedded store, with a directory and with Redis.
 macro_rules! on_all_stores {
-    ($name:ident, |$shop:ident| $body:block) => {
+    ($name:ident, |$fixture:ident| $body:block) => {
         mod $name {
             use super::*;
 
-            fn check($shop: Shop) {
+            fn check($fixture: Fixture) {
                 $body
             }
 
             #[test]
             fn in_memory() {
-                check(Shop::in_memory(stringify!($name)));
+                check(Fixture::in_memory(stringify!($name)));
             }
 
             #[test]
             fn in_a_directory() {
-                check(Shop::in_a_directory());
+                check(Fixture::in_a_directory());
             }
 
             #[test]
             fn on_redis() {
-                check(Shop::on_redis());
+                check(Fixture::on_redis());
             }
         }
     };
@@ -90,19 +90,19 @@ fn release(guard: Guard) {
     assert_eq!(guard.release().unwrap(), Released::Released);
 }
 
-/// Fails where `body` stands still for ever.
+/// Fails if `body` never ends.
 fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, is_done) = mpsc::channel();
     let running = thread::spawn(move || drop(done.send(body())));
     match is_done.recv_timeout(3 * SOON) {
         Ok(value) => value,
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it stands still"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test is in a deadlock"),
         Err(mpsc::RecvTimeoutError::Disconnected) => std::panic::resume_unwind(running.join().unwrap_err()),
     }
 }
 
-on_all_stores!(a_thread_re_enters_what_it_holds_and_no_other_does, |shop| {
-    let client = shop.connect();
+on_all_stores!(a_thread_re_enters_its_own_lock_and_no_other_thread_does, |fixture| {
+    let client = fixture.connect();
     let mutex = client.mutex("a").reentrant();
     let outer = mutex.lock().unwrap();
     let inner = mutex.try_lock().unwrap().expect("it holds");
@@ -120,22 +120,22 @@ on_all_stores!(a_thread_re_enters_what_it_holds_and_no_other_does, |shop| {
     release(outer);
     assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_some(), "it holds by the other");
 
-    let theirs = mutex.clone().fair(); // in the store's queue, where it is seen
+    let theirs = mutex.clone().fair(); // in the store's queue, where the test sees it
     let waiting = thread::spawn(move || theirs.lock().unwrap().token());
     until("the other thread waits", || waiters(&mutex) == 1);
     let held = inner.token();
     thread::spawn(move || release(inner)).join().unwrap();
     assert!(waiting.join().unwrap() > held);
 
-    // Who says nothing re-enters nothing, nor does another client's thread.
+    // A mutex that is not reentrant re-enters nothing, nor does a thread of another client.
     let held = mutex.lock().unwrap();
     assert!(client.mutex("a").try_lock().unwrap().is_none());
-    assert!(shop.connect().mutex("a").reentrant().try_lock().unwrap().is_none());
+    assert!(fixture.connect().mutex("a").reentrant().try_lock().unwrap().is_none());
     release(held);
 });
 
-on_all_stores!(a_guard_comes_with_a_whole_lease_after_a_wait_too, |shop| {
-    let client = shop.connect();
+on_all_stores!(a_guard_comes_with_a_whole_lease_after_a_wait_too, |fixture| {
+    let client = fixture.connect();
     let held = client.mutex("a").lock().unwrap();
     let mutex = client.mutex("a").lease(LONG).full_lease();
     let waits = mutex.clone();
@@ -147,12 +147,12 @@ on_all_stores!(a_guard_comes_with_a_whole_lease_after_a_wait_too, |shop| {
     let holder = mutex.inspect().unwrap().holder.unwrap();
     let _within = mutex.revoke(&holder, Duration::from_secs(5)).unwrap();
     assert_eq!(guard.wait_lost(SOON).map(|lost| lost.reason()), Some(LostReason::Revoked));
-    assert!(guard.grace() <= Duration::from_secs(5), "no longer than it was given: {:?}", guard.grace());
+    assert!(guard.grace() <= Duration::from_secs(5), "no longer than requested: {:?}", guard.grace());
 });
 
-on_all_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
-    let client = shop.connect();
-    let mutex = client.mutex("a").fair(); // in the store's queue, where they are seen
+on_all_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |fixture| {
+    let client = fixture.connect();
+    let mutex = client.mutex("a").fair(); // in the store's queue, where the test sees them
     let stop = Canceller::new();
     assert!(!stop.is_cancelled());
     release(mutex.lock_or_cancel(&stop).unwrap().expect("free"));
@@ -174,7 +174,7 @@ on_all_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
 
     assert!(stop.is_cancelled() && stop.clone().is_cancelled());
     let before = mutex.lock().unwrap().token();
-    until("it is given back", || is_free(&mutex));
+    until("the lock is released", || is_free(&mutex));
     assert!(mutex.lock_or_cancel(&stop).unwrap().is_none(), "cancelled before it began");
     assert!(is_free(&mutex));
     let error = client.mutex("two\nlines").lock_or_cancel(&Canceller::new()).unwrap_err();
@@ -182,9 +182,9 @@ on_all_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
     assert!(mutex.lock().unwrap().token() > before);
 });
 
-// The grant and the call at the same moment: whoever wins, nothing is held afterwards.
-on_all_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |shop| {
-    let (client, other) = (shop.connect(), shop.connect());
+// The grant and the call happen at the same moment. In either order, nothing is held afterwards.
+on_all_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |fixture| {
+    let (client, other) = (fixture.connect(), fixture.connect());
     let (mutex, theirs) = (client.mutex("a"), other.mutex("a"));
     let (mut granted, mut cancelled) = (0, 0);
     for round in 0..400 {
@@ -193,7 +193,7 @@ on_all_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |shop| {
         let (waits, stops) = (mutex.clone(), stop.clone());
         let waiting = thread::spawn(move || waits.lock_or_cancel(&stops).unwrap());
         until("it waits", || waiters(&theirs) == 1);
-        // Sometimes the one first and sometimes the other, and often neither.
+        // Sometimes the grant is first and sometimes the call, and often neither.
         let calls = thread::spawn(move || {
             (0..round % 40 * 20).for_each(|_| std::hint::spin_loop());
             stop.cancel();
@@ -214,7 +214,7 @@ on_all_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |shop| {
     assert!(client.close().unconfirmed().is_empty());
 });
 
-/// Terms on which no lease is handed on or kept, and those of another line.
+/// Terms on which no lease is handed on or kept, and those of another local queue.
 fn other_terms(mutex: &Mutex) -> Vec<Mutex> {
     let lease = Duration::from_secs(10);
     vec![
@@ -227,23 +227,24 @@ fn other_terms(mutex: &Mutex) -> Vec<Mutex> {
     ]
 }
 
-// What was dropped a moment ago is given back by the time that the next call asks for it.
-on_all_stores!(a_client_is_not_in_its_own_way, |shop| {
-    let client = shop.connect();
+// A guard that was dropped a moment ago is released before the next request of this client.
+on_all_stores!(a_client_does_not_contend_with_itself, |fixture| {
+    let client = fixture.connect();
     let mutex = client.mutex("a");
     let mut mutexes = other_terms(&mutex);
     mutexes.push(mutex);
     let mut before = Token::NONE;
     for round in 0..700 {
         let mutex = &mutexes[round * round % mutexes.len()];
-        let guard = mutex.try_lock().unwrap().unwrap_or_else(|| panic!("in its own way in round {round}: {mutex:?}"));
+        let guard =
+            mutex.try_lock().unwrap().unwrap_or_else(|| panic!("contends with itself in round {round}: {mutex:?}"));
         assert!(guard.token() > before);
         before = guard.token();
     }
 });
 
-on_all_stores!(what_a_client_keeps_is_not_in_its_way_on_other_terms, |shop| {
-    let (client, other) = (shop.connect(), shop.connect());
+on_all_stores!(a_kept_lease_does_not_block_its_client_on_other_terms, |fixture| {
+    let (client, other) = (fixture.connect(), fixture.connect());
     let mutex = client.mutex("a");
     let keeps = mutex.clone().sticky(60 * SECOND);
     for round in 0..30 {
@@ -253,14 +254,14 @@ on_all_stores!(what_a_client_keeps_is_not_in_its_way_on_other_terms, |shop| {
                 assert!(other.mutex("a").try_lock().unwrap().is_none(), "it is kept");
             }
             let guard =
-                mutex.try_lock().unwrap().unwrap_or_else(|| panic!("in its own way in round {round}: {mutex:?}"));
+                mutex.try_lock().unwrap().unwrap_or_else(|| panic!("contends with itself in round {round}: {mutex:?}"));
             drop(guard);
         }
     }
 });
 
-on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {
-    let client = shop.connect();
+on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |fixture| {
+    let client = fixture.connect();
     let guard = client.mutex("a").lock().unwrap();
     let begun = Instant::now();
     assert_eq!(guard.wait_lost(50 * MS), None);
@@ -278,7 +279,7 @@ on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {
     assert_eq!(
         waits.wait_lost(Duration::ZERO).map(|lost| lost.reason()),
         Some(LostReason::Revoked),
-        "and says so for ever"
+        "the reason does not change"
     );
     drop(waits);
 
@@ -287,33 +288,33 @@ on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {
     assert_eq!(fixed.release().unwrap(), Released::NotHeld);
 });
 
-on_all_stores!(a_loss_is_told_on_a_thread_of_its_own, |shop| {
-    let client = shop.connect();
+on_all_stores!(on_lost_runs_on_a_thread_of_its_own, |fixture| {
+    let client = fixture.connect();
     let revoke = |name: &str| {
         let seen = client.mutex(name).inspect().unwrap().holder.unwrap();
         let _ = client.mutex(name).revoke(&seen, Duration::from_secs(5)).unwrap();
     };
-    // Lost: told once, and whoever is told may do what it likes, also block for longer than any lease of this client.
+    // The callback of a loss is called once. It may do anything, even block for longer than any lease of this client.
     let other = client.mutex("other").lease(600 * MS).lock().unwrap();
     let guard = client.mutex("a").lock().unwrap();
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
     let locks = client.mutex("b");
     let here = thread::current().id();
     guard.on_lost(move |lost| {
         assert_ne!(thread::current().id(), here);
         release(locks.lock().unwrap());
-        tell.send((lost, thread::current().id())).unwrap();
+        sender.send((lost, thread::current().id())).unwrap();
         may_go_on.recv().unwrap();
     });
-    guard.on_lost(|_| std::panic::resume_unwind(Box::new("whoever is told gives up")));
-    let (also, also_told) = mpsc::channel();
+    guard.on_lost(|_| std::panic::resume_unwind(Box::new("the callback panics")));
+    let (also, also_received) = mpsc::channel();
     guard.on_lost(move |lost| also.send(lost).unwrap());
     revoke("a");
-    let (lost, there) = told.recv_timeout(SOON).unwrap();
-    assert_eq!((lost.reason(), also_told.recv_timeout(SOON)), (LostReason::Revoked, Ok(lost.clone())));
+    let (lost, there) = receiver.recv_timeout(SOON).unwrap();
+    assert_eq!((lost.reason(), also_received.recv_timeout(SOON)), (LostReason::Revoked, Ok(lost.clone())));
     let mut least = other.remaining();
-    until("the others are renewed while it stands there", || {
+    until("the other leases are renewed while the callback blocks", || {
         let now = other.remaining();
         let is_renewed = now > least;
         least = now;
@@ -321,17 +322,17 @@ on_all_stores!(a_loss_is_told_on_a_thread_of_its_own, |shop| {
     });
     go_on.send(()).unwrap();
 
-    // Lost already: told at once.
-    let (tell, told) = mpsc::channel();
-    guard.on_lost(move |lost| tell.send((lost, thread::current().id())).unwrap());
-    let (lost, elsewhere) = told.recv_timeout(SOON).unwrap();
+    // The lease is lost already: the callback is called at once.
+    let (sender, receiver) = mpsc::channel();
+    guard.on_lost(move |lost| sender.send((lost, thread::current().id())).unwrap());
+    let (lost, elsewhere) = receiver.recv_timeout(SOON).unwrap();
     assert!(lost.reason() == LostReason::Revoked && elsewhere != here && elsewhere != there);
     drop(guard);
     release(other);
 });
 
-on_all_stores!(nobody_is_told_of_a_lease_that_is_given_back, |shop| {
-    let client = shop.connect();
+on_all_stores!(on_lost_is_not_called_for_a_released_lease, |fixture| {
+    let client = fixture.connect();
     let calls = Arc::new(AtomicUsize::new(0));
     let call = |guard: &Guard| {
         let calls = Arc::clone(&calls);
@@ -347,10 +348,10 @@ on_all_stores!(nobody_is_told_of_a_lease_that_is_given_back, |shop| {
             _ => drop(guard),
         }
     }
-    // What it would do is dropped with the hold: nothing is kept of it.
+    // The callback is dropped together with the hold: nothing keeps it.
     assert_eq!((Arc::strong_count(&calls), calls.load(Ordering::SeqCst)), (1, 0));
 
-    // Of an owner's guards the last one counts, whichever the call was asked of.
+    // Of an owner's guards the last one counts, whichever guard the callback was given to.
     let mutex = client.mutex("a").reentrant();
     let (outer, inner) = (mutex.lock().unwrap(), mutex.lock().unwrap());
     call(&inner);
@@ -359,12 +360,12 @@ on_all_stores!(nobody_is_told_of_a_lease_that_is_given_back, |shop| {
     let kept = client.mutex("b").lock().unwrap();
     call(&kept);
     assert!(client.close().unconfirmed().is_empty());
-    until("both are told that the client was closed", || calls.load(Ordering::SeqCst) == 2);
+    until("both callbacks are called when the client is closed", || calls.load(Ordering::SeqCst) == 2);
     drop((outer, kept));
 });
 
-on_all_stores!(work_that_outlived_its_lease_is_told_so, |shop| {
-    let client = shop.connect();
+on_all_stores!(run_reports_work_that_outlived_its_lease, |fixture| {
+    let client = fixture.connect();
     let mutex = client.mutex("a");
     let token: Token = mutex.run(|guard| guard.token()).unwrap();
     assert!(is_free(&mutex));
@@ -373,17 +374,17 @@ on_all_stores!(work_that_outlived_its_lease_is_told_so, |shop| {
     assert_eq!(error.kind(), ErrorKind::Lost);
     let works = mutex.clone();
     let panicked =
-        thread::spawn(move || works.run(|_| -> () { std::panic::resume_unwind(Box::new("the work gives up")) }));
+        thread::spawn(move || works.run(|_| -> () { std::panic::resume_unwind(Box::new("the work panics")) }));
     assert!(panicked.join().is_err());
-    assert!(mutex.lock().unwrap().token() > token, "a panic gives back, and poisons nothing");
+    assert!(mutex.lock().unwrap().token() > token, "a panic releases the lock, and poisons nothing");
 });
 
-// Within a runtime a call blocks its thread, and needs nothing of that runtime. There are more of them in one poll than
-// tokio's budget has steps: with that, its primitives would say "not yet" for ever.
-on_all_stores!(a_call_within_a_runtime_waits_for_nothing_of_it, |shop| {
+// Within a runtime a call blocks its thread, and needs nothing of that runtime. One poll makes more calls than tokio's
+// budget has steps: under that budget, tokio's primitives would return "not ready" for ever.
+on_all_stores!(a_call_within_a_runtime_needs_nothing_of_it, |fixture| {
     let builders = [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()];
     for mut builder in builders {
-        let url = shop.url.clone();
+        let url = fixture.url.clone();
         let runtime = builder.enable_all().build().unwrap();
         ends(move || {
             runtime.block_on(async {
@@ -410,13 +411,13 @@ on_all_stores!(a_call_within_a_runtime_waits_for_nothing_of_it, |shop| {
     }
 });
 
-// Whoever has the handle of a thread may wake it, and libraries do.
-on_all_stores!(a_wait_is_not_ended_by_a_wake_up_for_nothing, |shop| {
-    let client = shop.connect();
+// Any code that has the handle of a thread may wake it, and libraries do.
+on_all_stores!(a_spurious_wake_up_does_not_end_a_wait, |fixture| {
+    let client = fixture.connect();
     let mutex = client.mutex("a");
     let held = mutex.lock().unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
-    let (waits, over) = (mutex.clone().fair(), Arc::clone(&is_over)); // in the store's queue, where it is seen
+    let (waits, over) = (mutex.clone().fair(), Arc::clone(&is_over)); // in the store's queue, where the test sees it
     let waiting = thread::spawn(move || {
         let guard = waits.lock().unwrap();
         over.store(true, Ordering::SeqCst);
@@ -432,19 +433,19 @@ on_all_stores!(a_wait_is_not_ended_by_a_wake_up_for_nothing, |shop| {
     release(waiting.join().unwrap());
 });
 
-// A counter that no machine instruction protects: read, give way, write. Threads of one owner do not exclude each other, so
-// that they need a lock of their own beside it.
-on_all_stores!(owners_exclude_each_other_whoever_of_them_works, |shop| {
+// A counter without atomic instructions: read, yield, write. Threads of one owner do not exclude each other, so they
+// need a lock of their own beside it.
+on_all_stores!(owners_exclude_each_other_whichever_thread_works, |fixture| {
     const OWNERS: usize = 4;
     const THREADS: usize = 3;
     const ROUNDS: u64 = 40;
     let counter = AtomicU64::new(0);
     let inside = AtomicUsize::new(usize::MAX);
-    let clients: Vec<_> = (0..2).map(|_| shop.connect()).collect();
+    let clients: Vec<_> = (0..2).map(|_| fixture.connect()).collect();
     let owners: Vec<_> = (0..OWNERS).map(|_| (Owner::new(), StdMutex::new(0_usize))).collect();
     thread::scope(|scope| {
         for (number, (owner, among)) in owners.iter().enumerate() {
-            // An owner is one client's.
+            // An owner belongs to one client.
             let mutex = clients[number % 2].mutex("a").owner(owner);
             for thread in 0..THREADS {
                 let (mutex, counter, inside) = (mutex.clone(), &counter, &inside);
@@ -474,7 +475,7 @@ on_all_stores!(owners_exclude_each_other_whoever_of_them_works, |shop| {
             }
         }
     });
-    assert_eq!(counter.into_inner(), (OWNERS * THREADS) as u64 * ROUNDS, "nobody overwrote anybody");
+    assert_eq!(counter.into_inner(), (OWNERS * THREADS) as u64 * ROUNDS, "no update was overwritten");
     for client in clients {
         assert!(is_free(&client.mutex("a")));
         assert!(client.close().unconfirmed().is_empty());
@@ -482,7 +483,7 @@ on_all_stores!(owners_exclude_each_other_whoever_of_them_works, |shop| {
 });
 
 #[test]
-fn a_client_says_what_is_wrong_with_its_url() {
+fn the_error_for_an_invalid_url_says_the_reason() {
     assert_eq!(Leasehold::connect("").unwrap_err().kind(), ErrorKind::Invalid);
     let error = Leasehold::builder("memory:").prefix("p").connect().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);
@@ -496,8 +497,8 @@ fn a_client_says_what_is_wrong_with_its_url() {
 
 #[test]
 fn p23_a_thread_can_waive_the_minimum_hold() {
-    let shop = Shop::in_memory("waived");
-    let mutex = shop.connect().mutex("job").min_hold(LONG);
+    let fixture = Fixture::in_memory("waived");
+    let mutex = fixture.connect().mutex("job").min_hold(LONG);
     let guard = mutex.lock().unwrap();
     guard.waive_min_hold();
     assert_eq!(guard.release().unwrap(), Released::Released);

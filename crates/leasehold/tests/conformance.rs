@@ -1,4 +1,4 @@
-//! Every store passes the suite, and every cell of it is run.
+//! Every store passes the conformance suite, and every cell of the suite is run.
 
 use leasehold_testkit::conformance::{Backend, Cell, HandOver, Verdict, run};
 
@@ -7,7 +7,7 @@ fn conforms(backend: Backend, unsupported: usize) {
 }
 
 fn conforms_with(backend: Backend, hand_over: HandOver, unsupported: usize) {
-    // One cell alone, by its name: LEASEHOLD_CELL=Lock/New
+    // Runs one cell alone: LEASEHOLD_CELL=Lock/New
     let only = std::env::var("LEASEHOLD_CELL").ok();
     let report = run(backend, hand_over, |cell| only.as_ref().is_none_or(|only| cell.to_string() == *only));
     println!("{report}");
@@ -27,13 +27,13 @@ fn conforms_with(backend: Backend, hand_over: HandOver, unsupported: usize) {
 
 #[test]
 fn the_embedded_store_conforms() {
-    // Prefixes: an embedded store is named by its URL.
+    // Unsupported: prefixes, because the URL names an embedded store.
     conforms(Backend::Memory, 1);
 }
 
 #[test]
 fn a_directory_conforms() {
-    // Prefixes: a directory is named by its URL.
+    // Unsupported: prefixes, because the URL names a directory.
     conforms(Backend::File, 1);
 }
 
@@ -42,7 +42,7 @@ fn one_redis_conforms() {
     conforms(Backend::Redis, 0);
 }
 
-/// What is promised does not depend on where a client hands on.
+/// The guarantees do not depend on where a client hands on.
 #[test]
 fn the_embedded_store_conforms_without_hand_over_inside() {
     conforms_with(Backend::Memory, HandOver::Remote, 1);
@@ -68,7 +68,7 @@ fn three_nodes_conform() {
     conforms(Backend::Quorum, 0);
 }
 
-/// What has no meaning has none anywhere: it is no excuse of one store's.
+/// A cell without a meaning has none with any store: no store can use it as an excuse.
 #[test]
 fn every_cell_is_counted_once() {
     let mut cells = Cell::all();

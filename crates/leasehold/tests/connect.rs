@@ -1,4 +1,4 @@
-//! What a client sends until it is there: how many breaths, and in which order (P11).
+//! The requests that a client sends while it connects: how many round trips, and in which order (P11).
 #![cfg(feature = "redis")]
 
 use std::time::Duration;
@@ -8,10 +8,10 @@ use leasehold::{Leasehold, Released};
 use leasehold_testkit::proxy::{Fault, Requests, Seen};
 use leasehold_testkit::{FaultProxy, RedisServer, Value};
 
-/// Longer than anything takes here; whoever waits so long waits in vain.
+/// Longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(20);
 
-fn bench() -> (RedisServer, FaultProxy) {
+fn server_behind_proxy() -> (RedisServer, FaultProxy) {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.port());
     (server, proxy)
@@ -21,17 +21,20 @@ fn counts(seen: &Seen, names: &[&str]) -> Vec<u64> {
     names.iter().map(|name| seen.count(name)).collect()
 }
 
-/// Three round trips, with both connections made at once. What a held request keeps behind it has left in the same breath.
+/// Three round trips, with both connections made at once. Requests behind a held request were sent in the same round
+/// trip.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_breaths() {
-    let (server, proxy) = bench();
+async fn three_round_trips() {
+    let (server, proxy) = server_behind_proxy();
     drop(Leasehold::connect(&server.url()).await.unwrap());
     let who = proxy.inject(Fault::hold(Requests::named("ROLE")));
     let time = proxy.inject(Fault::hold(Requests::named("TIME")));
     let url = proxy.url();
     let connecting = tokio::spawn(async move { Leasehold::connect(&url).await });
     let all = ["HELLO", "ROLE", "INFO", "EVALSHA", "SCRIPT", "TIME", "SUBSCRIBE", "PUBLISH"];
-    proxy.wait_seen("both ask who this is", LONG, |seen| counts(seen, &all) == [2, 2, 2, 2, 0, 0, 0, 0]);
+    proxy.wait_seen("both connections ask for the server's identity", LONG, |seen| {
+        counts(seen, &all) == [2, 2, 2, 2, 0, 0, 0, 0]
+    });
     who.lift();
     proxy.wait_seen("the inbox is proved", LONG, |seen| counts(seen, &all) == [2, 2, 2, 2, 0, 1, 1, 1]);
     assert!(!connecting.is_finished());
@@ -45,17 +48,17 @@ async fn three_breaths() {
     assert_eq!(order, ["HELLO", "ROLE", "INFO", "EVALSHA", "TIME", "SUBSCRIBE", "PUBLISH"]);
 }
 
-/// A server that has not our scripts is brought them, before the first lock; one that has them is not.
+/// A server without our scripts gets them before the first lock. A server that has them does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_are_brought_to_whoever_has_none() {
-    let (server, proxy) = bench();
+async fn missing_scripts_are_loaded_before_the_first_lock() {
+    let (server, proxy) = server_behind_proxy();
     let scripts = Family::Locks.scripts().count() as u64 + 1;
     let connect = || Leasehold::builder(&proxy.url()).one_connection().connect();
     for round in 1..=2 {
         let client = connect().await.unwrap();
         assert_eq!(proxy.seen().count("SCRIPT"), round * scripts);
         assert_eq!(connect().await.unwrap().close().await.unconfirmed(), [""; 0]);
-        assert_eq!(proxy.seen().count("SCRIPT"), round * scripts, "it has them");
+        assert_eq!(proxy.seen().count("SCRIPT"), round * scripts, "the server has the scripts");
         drop(client.mutex("stock").lock().await.unwrap());
         client.close().await;
         assert_eq!(proxy.seen().count("EVAL"), 0, "a script was missing");
@@ -63,10 +66,10 @@ async fn scripts_are_brought_to_whoever_has_none() {
     }
 }
 
-/// A program that has one lock has one connection: by it everything goes, and nothing opens another.
+/// A program with `one_connection` has one connection: all requests use it, and no other is opened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_is_enough() {
-    let (server, proxy) = bench();
+    let (server, proxy) = server_behind_proxy();
     let one = || Leasehold::builder(&proxy.url()).one_connection().lease(Duration::from_secs(1)).connect();
     let (holder, waiter) = (one().await.unwrap(), one().await.unwrap());
     let guard = holder.mutex("stock").lock().await.unwrap();

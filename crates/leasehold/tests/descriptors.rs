@@ -9,14 +9,14 @@ use leasehold::{Error, Leasehold, Released, blocking};
 use leasehold_testkit::RedisServer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What the child is told: the store, how many descriptors it has left, and the face that it uses.
+/// The input of the child: the store, how many descriptors it has left, and the API that it uses.
 const TASK: &str = "LEASEHOLD_DESCRIPTORS_TASK";
-/// What its answers begin with. The test harness prints lines of its own.
+/// Begins each line of the child's results. The test harness prints lines of its own.
 const MARK: &str = "@@ ";
-/// As many as every store needs, and more.
+/// More descriptors than any store needs.
 const ENOUGH: u64 = 40;
 
-/// This very test binary, started again as a process of its own: what tokio sets up once for a process is set up by it.
+/// Runs this test binary again in a process of its own, because tokio sets up some descriptors once for a process.
 fn child(url: &str, left: u64, face: &str) -> String {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "the_child", "--nocapture"])
@@ -36,10 +36,10 @@ fn child(url: &str, left: u64, face: &str) -> String {
 fn the_child() {
     let task = std::env::var(TASK).unwrap();
     let [face, left, url] = task.splitn(3, ' ').collect::<Vec<_>>()[..] else { panic!("{task}") };
-    // Before the limit: of a program that has a runtime only the client is looked at.
+    // Set up before the limit: in a program with a runtime only the client is tested.
     let runtime =
         (face == "async").then(|| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
-    leave(left.parse().unwrap());
+    limit_descriptors(left.parse().unwrap());
     let done = match runtime {
         Some(runtime) => runtime.block_on(lock(url)),
         None => lock_blocking(url),
@@ -50,8 +50,8 @@ fn the_child() {
     }
 }
 
-/// Opens no more than so many from now on.
-fn leave(left: u64) {
+/// Leaves this number of descriptors to the process.
+fn limit_descriptors(left: u64) {
     // The lowest free number.
     let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
     let limit = Rlimit { current: Some(u64::try_from(next).unwrap() + left), ..getrlimit(Resource::Nofile) };

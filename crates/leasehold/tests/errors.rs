@@ -37,7 +37,7 @@ async fn every_call_of_a_lock_names_itself_and_the_lock() {
 
     let others = client.clone();
     client.close().await;
-    // One error for all that wait here: each of them has its own.
+    // One error for all waiters of a local queue: each of them gets its own copy.
     let closed = waiting.await.unwrap().unwrap_err();
     check(&closed, Operation::Lock, Some("stock:42"), "cannot lock \"stock:42\": this client was closed");
     for (error, operation, shown) in [

@@ -53,15 +53,15 @@ async fn a_lazy_client_waits_for_a_majority() {
     let client = lazy(&quorum.url()).await.unwrap();
     assert_eq!(client.mutex("a").try_lock().await.unwrap_err().kind(), ErrorKind::Quorum);
     quorum.servers().iter().for_each(RedisServer::restart);
-    // They were emptied, and begin with a quarantine.
+    // The nodes were emptied, and begin with a quarantine.
     leasehold::quorum::begin(&quorum.url()).await.unwrap();
     let guard = timeout(LONG, client.mutex("a").lock()).await.expect("a majority is there").unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// Waiting does not cure them.
+/// Waiting does not repair these errors.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_time_does_not_mend_is_an_error_of_a_lazy_connect() {
+async fn a_permanent_error_fails_a_lazy_connect() {
     let server = RedisServer::builder().password("secret").start();
     let wrong = format!("redis://:wrong@127.0.0.1:{}", server.port());
     assert_eq!(lazy(&wrong).await.unwrap_err().kind(), ErrorKind::Denied);
@@ -69,7 +69,7 @@ async fn what_time_does_not_mend_is_an_error_of_a_lazy_connect() {
     assert_eq!(lazy("redis://127.0.0.1?password_file=/nowhere").await.unwrap_err().kind(), ErrorKind::Invalid);
 }
 
-/// A client that never connected has nothing to give back.
+/// A client that never connected has no grant to return.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lazy_client_that_never_connected_closes_at_once() {
     let port = free_port();
@@ -86,10 +86,13 @@ async fn a_lazy_client_that_never_connected_closes_at_once() {
     let begun = Instant::now();
     assert!(client.close().await.unconfirmed().is_empty());
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
-    assert_eq!(timeout(LONG, waiting).await.expect("it is told").unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(
+        timeout(LONG, waiting).await.expect("it gets the error").unwrap().unwrap_err().kind(),
+        ErrorKind::Closed
+    );
 }
 
-/// A store that accepts connections and never replies: the promise is 5 s, and half a second for a busy machine.
+/// The store accepts connections and never replies. The bound is 5 s, and half a second for a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lazy_connect_to_a_silent_store_ends_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! What the URL of an embedded store means. (What the faces do on it, and that its clients exclude each other, is in
+//! The URL of an embedded store. (The calls on it, and that its clients exclude each other, are tested in
 //! `conformance.rs`, as for every store. The last test is about work, and needs no server.)
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ async fn a_url_that_names_no_store_is_refused_and_not_repeated() {
     }
 }
 
-/// Work that does not await cannot be dropped, and is no less lost.
+/// Work that does not await cannot be dropped, but its lease is lost all the same.
 #[tokio::test]
 async fn work_that_blocks_beyond_its_lease_is_lost() {
     let leasehold = Leasehold::connect("memory:").await.unwrap();
@@ -47,7 +47,7 @@ async fn work_that_blocks_beyond_its_lease_is_lost() {
     assert_eq!(blocked.unwrap_err().kind(), ErrorKind::Lost);
 }
 
-/// The thread does not sleep out its tick when the last answer has come.
+/// The thread does not wait for its tick after the last reply has come.
 #[tokio::test]
 async fn closing_ends_with_the_last_answer() {
     let leasehold = Leasehold::connect("memory:").await.unwrap();
@@ -59,7 +59,7 @@ async fn closing_ends_with_the_last_answer() {
     drop(guards);
 }
 
-/// A session that has reconnected has its inbox on the new link, whatever becomes of the old one.
+/// A session that has reconnected has its inbox on the new connection, whatever happens to the old one.
 #[tokio::test]
 async fn an_old_link_takes_no_newer_inbox_with_it() {
     let store = choose("memory:", None, &Real::world()).unwrap();

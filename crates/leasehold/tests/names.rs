@@ -1,27 +1,27 @@
-//! Every name that a store has a record of.
+//! Lists of names: every name that has a record in a store.
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use leasehold::{ErrorKind, Leasehold};
 use leasehold_testkit::{RedisServer, Value};
 
-/// As many as take a scan several steps.
+/// Enough names for several steps of a scan.
 const MANY: usize = 2_500;
 
-async fn told(client: &Leasehold) -> Vec<String> {
+async fn all_names(client: &Leasehold) -> Vec<String> {
     client.names().await.unwrap()
 }
 
 #[tokio::test]
 async fn of_the_embedded_store() {
     let client = Leasehold::connect("memory:").await.unwrap();
-    assert_eq!(told(&client).await, [""; 0]);
+    assert_eq!(all_names(&client).await, [""; 0]);
     let _b = client.mutex("b").lock().await.unwrap();
     let a = client.mutex("a {%}").lock().await.unwrap();
-    assert_eq!(told(&client).await, ["a {%}", "b"]);
+    assert_eq!(all_names(&client).await, ["a {%}", "b"]);
     assert_eq!(a.release().await.unwrap(), leasehold::Released::Released);
-    // Its record stays for a while: a repeated release finds its answer.
-    assert_eq!(told(&client).await, ["a {%}", "b"]);
+    // The record stays for a while: a repeated release finds its reply there.
+    assert_eq!(all_names(&client).await, ["a {%}", "b"]);
 }
 
 #[cfg(all(feature = "file", target_os = "linux"))]
@@ -30,12 +30,12 @@ async fn of_a_directory() {
     let directory = tempfile::TempDir::new().unwrap();
     let url = format!("file:{}", directory.path().display());
     let (client, other) = (Leasehold::connect(&url).await.unwrap(), Leasehold::connect(&url).await.unwrap());
-    assert_eq!(told(&client).await, [""; 0]);
+    assert_eq!(all_names(&client).await, [""; 0]);
     let mut held = Vec::new();
     for at in 0..MANY {
         held.push(client.mutex(format!("{{{at:04}}}")).try_lock().await.unwrap().unwrap());
     }
-    let names = told(&other).await;
+    let names = all_names(&other).await;
     assert_eq!(names.len(), MANY);
     assert_eq!((names[0].as_str(), names[MANY - 1].as_str()), ("{0000}", "{2499}"));
 }
@@ -53,14 +53,14 @@ async fn of_a_redis_below_one_prefix() {
     for mutex in &guards {
         held.push(mutex.try_lock().await.unwrap().unwrap());
     }
-    let names = told(&client).await;
+    let names = all_names(&client).await;
     assert_eq!(names.len(), MANY);
     assert_eq!((names[0].as_str(), names[MANY - 1].as_str()), ("{0000}", "{2499}"));
-    assert_eq!(told(&other).await, ["others"]);
+    assert_eq!(all_names(&other).await, ["others"]);
 }
 
 #[tokio::test]
-async fn who_may_not_look_is_told_which_right_is_missing() {
+async fn a_missing_right_is_named_in_the_error() {
     let server = RedisServer::start();
     let user = ["ACL", "SETUSER", "worker", "reset", "on", ">hunter2", "~*", "&*", "+@all", "-scan"];
     assert_eq!(server.command(&user), Value::Status("OK".into()));
@@ -68,6 +68,6 @@ async fn who_may_not_look_is_told_which_right_is_missing() {
     let refused = client.names().await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
     assert!(refused.to_string().contains("+scan"), "{refused}");
-    // Nothing else is lost by it.
+    // The connection is not lost by this.
     assert!(client.mutex("a").try_lock().await.unwrap().is_some());
 }

@@ -1,5 +1,5 @@
-//! What a real Redis refuses, and what is made of it: the rights that a user needs, no more and no fewer, and each error
-//! that a server can be brought to give, told alike to those who lock and to those who enter a fence.
+//! Errors of a real Redis: the rights that a user needs, no more and no fewer, and each error that a test can provoke
+//! in a server. A lock and a fence report the same error in the same way.
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -11,11 +11,11 @@ use leasehold::{Error, ErrorKind, Guard, Leasehold, Released, Result, Token};
 use leasehold_testkit::{RedisServer, Value, wait_until};
 use tokio::task::JoinHandle;
 
-/// Longer than anything takes here; whoever waits so long waits in vain.
+/// Longer than any step of these tests takes.
 const LONG: Duration = Duration::from_secs(20);
 const PASSWORD: &str = "hunter2";
 
-/// Makes the user `worker` anew, with these rights.
+/// Creates the user `worker` anew, with these rights.
 #[track_caller]
 fn set_user(server: &RedisServer, rights: &[&str]) {
     let secret = format!(">{PASSWORD}");
@@ -42,23 +42,24 @@ fn assert_says(error: &Error, kind: ErrorKind, words: &[&str]) {
 }
 
 async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("timed out while waiting for {what}"))
 }
 
 async fn await_waiters(client: &Leasehold, waiters: usize) {
     let begun = Instant::now();
     while client.mutex("stock").inspect().await.unwrap().waiters != waiters {
-        assert!(begun.elapsed() < LONG, "waited in vain for {waiters} waiters");
+        assert!(begun.elapsed() < LONG, "timed out while waiting for {waiters} waiters");
         tokio::task::yield_now().await;
     }
 }
 
-/// Whatever a client ever asks of a store: with waiters before and behind, leaving, renewed, revoked, lapsed, forgotten.
+/// Sends every kind of request: with waiters before and behind, and with grants that are left, renewed, revoked,
+/// expired and forgotten.
 async fn do_everything(server: &RedisServer, url: &str) {
     let connect = || Leasehold::builder(url).lease(Duration::from_secs(3)).connect();
     let (a, b) = (connect().await.unwrap(), connect().await.unwrap());
     let lock = |client: &Leasehold| {
-        let mutex = client.mutex("stock").fair(); // with an entry of its own
+        let mutex = client.mutex("stock").fair(); // with its own entry in the queue
         tokio::spawn(async move { mutex.lock().await })
     };
     let granted = async |waiting: JoinHandle<Result<Guard>>| in_time("the lock", waiting).await.unwrap().unwrap();
@@ -84,9 +85,9 @@ async fn do_everything(server: &RedisServer, url: &str) {
     let guard = granted(first).await;
     let holder = a.mutex("stock").inspect().await.unwrap().holder.expect("held");
     a.mutex("stock").revoke(&holder, Duration::ZERO).await.unwrap();
-    in_time("word of it", guard.lost()).await;
+    in_time("the notification of the loss", guard.lost()).await;
     drop((granted(last).await, guard));
-    // One that nobody gives back, with somebody behind it.
+    // A lease that is never released, with a waiter behind it.
     std::mem::forget(a.mutex("stock").fixed_lease(Duration::from_millis(200)).lock().await.unwrap());
     assert_eq!(granted(lock(&b)).await.release().await.unwrap(), Released::Released);
     assert!(a.close().await.unconfirmed().is_empty());
@@ -99,17 +100,17 @@ async fn the_rights_that_are_named_are_enough() {
     let named: Vec<&str> = RIGHTS.split(' ').collect();
     set_user(&server, &[&named[..], &["~app:lh1:*", "&app:lh1:inbox:*"]].concat());
     do_everything(&server, &worker(&server, "/1?prefix=app:")).await;
-    // Also what a script tried by `pcall`, and lived without.
-    assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "something was refused all the same");
+    // The log also has refusals that a script ignored by `pcall`.
+    assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "the server refused a command");
 
-    // SELECT is for a database number.
+    // SELECT is needed only for a database number.
     let fewer: Vec<&str> = named.iter().copied().filter(|right| *right != "+select").collect();
     set_user(&server, &[&fewer[..], &["~lh1:*", "&lh1:inbox:*"]].concat());
     let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
     assert_eq!(client.mutex("stock").lock().await.unwrap().release().await.unwrap(), Released::Released);
 }
 
-/// None of the rights is there for nothing, and whoever lacks one hears which, before the first lock.
+/// Every right is necessary. If one is missing, connecting fails before the first lock, and the error names the right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_right_that_is_missing_is_named_at_once() {
     let server = RedisServer::start();
@@ -123,9 +124,9 @@ async fn a_right_that_is_missing_is_named_at_once() {
         let said = error.to_string();
         let is_named = said.contains(&format!("'{name}'")) || said.contains(&format!(" lacks {missing}:"));
         assert!(is_named, "{missing} is not named: {error}");
-        assert!(named.iter().all(|right| said.contains(right)), "not all that is needed is told: {error}");
+        assert!(named.iter().all(|right| said.contains(right)), "not all needed rights are named: {error}");
     }
-    // The opposite way, and several of them.
+    // Rights that are taken from a user with all rights, several of them at once.
     set_user(&server, &["+@all", "-set", "-hdel", "~*", "&*"]);
     assert_says(&refused(&worker(&server, "")).await, ErrorKind::Denied, &["lacks +set +hdel: grant"]);
 }
@@ -138,22 +139,22 @@ async fn keys_and_channels_that_are_missing_are_named() {
     let error = refused(&worker(&server, "")).await;
     assert_says(&error, ErrorKind::Denied, &["one of the channels", "&PREFIXlh1:inbox:*"]);
 
-    // Another tenant's.
+    // Keys of another tenant.
     set_user(&server, &[&named[..], &["~theirs:lh1:*", "&lh1:inbox:*"]].concat());
     let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
     let error = client.mutex("stock").lock().await.unwrap_err();
     assert_says(&error, ErrorKind::Denied, &["one of the keys", "~PREFIXlh1:*"]);
 
-    // Some names only: their holder needs no more.
+    // Keys for some names only: a holder of these names needs no more.
     set_user(&server, &[&named[..], &["~lh1:{stock*", "&lh1:inbox:*"]].concat());
     do_everything(&server, &worker(&server, "")).await;
     let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
     assert_says(&client.mutex("other").lock().await.unwrap_err(), ErrorKind::Denied, &["one of the keys"]);
 }
 
-/// A right is taken away from whoever is connected: a script finds that out, and says so without a code of its own.
+/// A connected user loses a right. A script notices this, and its error has no code of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_right_that_is_taken_away_is_told_by_the_next_call() {
+async fn a_revoked_right_is_reported_by_the_next_call() {
     let server = RedisServer::start();
     let named: Vec<&str> = RIGHTS.split(' ').collect();
     let all = [&named[..], &["~*", "&lh1:inbox:*"]].concat();
@@ -179,22 +180,22 @@ async fn the_documents_name_these_rights() {
     }
 }
 
-/// One server, and who is told of its troubles.
-struct Told {
+/// A server, and two clients that report its errors.
+struct Fixture {
     server: RedisServer,
     client: Leasehold,
     fence: RedisFence,
 }
 
-impl Told {
-    async fn by(server: RedisServer) -> Self {
+impl Fixture {
+    async fn new(server: RedisServer) -> Self {
         let client = Leasehold::connect(&server.url()).await.unwrap();
         let fence = RedisFence::connect(&server.url()).await.unwrap();
         Self { server, client, fence }
     }
 
-    /// Both fail by the same row of the one table: by its kind, its words, and nothing done.
-    async fn both(&self, kind: ErrorKind, words: &[&str]) {
+    /// Expects that both clients fail with this kind and these words, and that neither request has acted.
+    async fn both_fail(&self, kind: ErrorKind, words: &[&str]) {
         let at = format!("127.0.0.1:{}", self.server.port());
         let lock = self.client.mutex("stock").try_lock().await.unwrap_err();
         let token = Token::new(1).expect("a small number");
@@ -209,7 +210,7 @@ impl Told {
         }
     }
 
-    async fn is_well_again(&self) {
+    async fn both_work_again(&self) {
         let guard = in_time("the lock", self.client.mutex("stock").lock()).await.unwrap();
         self.fence.enter("stock", guard.token(), Access::Write).await.unwrap();
         assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -227,112 +228,112 @@ impl Told {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn full_memory() {
-    let told = Told::by(RedisServer::start()).await;
-    told.set("maxmemory", "1");
-    told.both(ErrorKind::Store, &["out of memory", "raise maxmemory", "OOM"]).await;
-    told.set("maxmemory", "0");
-    told.is_well_again().await;
+    let fixture = Fixture::new(RedisServer::start()).await;
+    fixture.set("maxmemory", "1");
+    fixture.both_fail(ErrorKind::Store, &["out of memory", "raise maxmemory", "OOM"]).await;
+    fixture.set("maxmemory", "0");
+    fixture.both_work_again().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_few_replicas() {
-    let told = Told::by(RedisServer::start()).await;
-    told.set("min-replicas-to-write", "1");
-    told.both(ErrorKind::Unreachable, &["NOREPLICAS", "min-replicas-to-write"]).await;
-    // Who waits goes on waiting, and is served.
+    let fixture = Fixture::new(RedisServer::start()).await;
+    fixture.set("min-replicas-to-write", "1");
+    fixture.both_fail(ErrorKind::Unreachable, &["NOREPLICAS", "min-replicas-to-write"]).await;
+    // A waiter keeps waiting, and gets the lock in the end.
     let refusals = || {
-        let stats = told.server.command(&["INFO", "errorstats"]);
+        let stats = fixture.server.command(&["INFO", "errorstats"]);
         let of = stats.text().and_then(|stats| stats.split("errorstat_NOREPLICAS:count=").nth(1)?.lines().next());
         of.map_or(0, |count| count.parse().unwrap())
     };
     let before: u64 = refusals();
-    let mutex = told.client.mutex("waited for");
+    let mutex = fixture.client.mutex("waited for");
     let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
-    wait_until("it was refused, and asked again", LONG, || refusals() >= before + 2);
+    wait_until("the request was refused, and repeated", LONG, || refusals() >= before + 2);
     assert!(!waiting.is_finished());
-    told.set("min-replicas-to-write", "0");
+    fixture.set("min-replicas-to-write", "0");
     in_time("the lock", waiting).await.unwrap().unwrap();
-    told.is_well_again().await;
+    fixture.both_work_again().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disk_that_takes_nothing() {
-    let told = Told::by(RedisServer::start()).await;
-    // A directory is where the file should go.
-    let in_the_way = told.server.dir().join("dump.rdb");
+async fn a_disk_that_refuses_writes() {
+    let fixture = Fixture::new(RedisServer::start()).await;
+    // A directory is in the place of the file.
+    let in_the_way = fixture.server.dir().join("dump.rdb");
     std::fs::create_dir_all(in_the_way.join("full")).unwrap();
-    told.set("save", "3600 1");
-    told.server.command(&["BGSAVE"]);
+    fixture.set("save", "3600 1");
+    fixture.server.command(&["BGSAVE"]);
     wait_until("the save has failed", LONG, || {
-        let info = told.server.command(&["INFO", "persistence"]);
+        let info = fixture.server.command(&["INFO", "persistence"]);
         info.text().is_some_and(|info| info.contains("rdb_last_bgsave_status:err"))
     });
-    told.both(ErrorKind::Store, &["MISCONF", "disk", "log"]).await;
-    told.set("save", "");
-    told.is_well_again().await;
+    fixture.both_fail(ErrorKind::Store, &["MISCONF", "disk", "log"]).await;
+    fixture.set("save", "");
+    fixture.both_work_again().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_replica_that_lost_its_primary() {
-    let told = Told::by(RedisServer::start()).await;
-    told.set("replica-serve-stale-data", "no");
-    assert_eq!(told.server.command(&["REPLICAOF", "127.0.0.1", "1"]), Value::Status("OK".into()));
-    let error = told.client.mutex("stock").inspect().await.unwrap_err();
+    let fixture = Fixture::new(RedisServer::start()).await;
+    fixture.set("replica-serve-stale-data", "no");
+    assert_eq!(fixture.server.command(&["REPLICAOF", "127.0.0.1", "1"]), Value::Status("OK".into()));
+    let error = fixture.client.mutex("stock").inspect().await.unwrap_err();
     assert_says(&error, ErrorKind::Unreachable, &["MASTERDOWN", "without its primary", "promote", "retries"]);
-    // Who connects now is told what to do, and not that somebody goes on asking.
-    let error = refused(&told.server.url()).await;
+    // A new connection fails with an instruction, and is not retried.
+    let error = refused(&fixture.server.url()).await;
     assert_says(&error, ErrorKind::Unsupported, &["use the address of the primary"]);
-    told.set("replica-serve-stale-data", "yes");
-    told.both(ErrorKind::Unreachable, &["READONLY", "replica", "use the address of the primary"]).await;
-    assert_eq!(told.server.command(&["REPLICAOF", "NO", "ONE"]), Value::Status("OK".into()));
-    told.is_well_again().await;
+    fixture.set("replica-serve-stale-data", "yes");
+    fixture.both_fail(ErrorKind::Unreachable, &["READONLY", "replica", "use the address of the primary"]).await;
+    assert_eq!(fixture.server.command(&["REPLICAOF", "NO", "ONE"]), Value::Status("OK".into()));
+    fixture.both_work_again().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_script() {
-    let told = Told::by(RedisServer::builder().config("busy-reply-threshold", "50").start()).await;
-    let (mut slow, mut killer) = (told.server.resp(), told.server.resp());
+    let fixture = Fixture::new(RedisServer::builder().config("busy-reply-threshold", "50").start()).await;
+    let (mut slow, mut killer) = (fixture.server.resp(), fixture.server.resp());
     slow.send(&["EVAL", "while true do end", "0"]).unwrap();
     wait_until(
         "the server is busy",
         LONG,
         || matches!(killer.command(&["GET", "k"]), Value::Error(said) if said.starts_with("BUSY")),
     );
-    told.both(ErrorKind::Unreachable, &["busy", "SCRIPT KILL"]).await;
+    fixture.both_fail(ErrorKind::Unreachable, &["busy", "SCRIPT KILL"]).await;
     assert_eq!(killer.command(&["SCRIPT", "KILL"]), Value::Status("OK".into()));
     slow.receive().unwrap();
-    told.is_well_again().await;
+    fixture.both_work_again().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_loads() {
     let server = RedisServer::builder().config("enable-debug-command", "yes").start();
-    let told = Told::by(server).await;
-    let mut resp = told.server.resp();
+    let fixture = Fixture::new(server).await;
+    let mut resp = fixture.server.resp();
     for key in 0..200 {
         resp.command(&["SET", &format!("k{key}"), &"x".repeat(2000)]);
     }
-    // It looks up from its work after each key.
-    told.set("rdbcompression", "no");
-    told.set("key-load-delay", "10000");
-    told.set("loading-process-events-interval-bytes", "1024");
+    // The server handles other requests after each key.
+    fixture.set("rdbcompression", "no");
+    fixture.set("key-load-delay", "10000");
+    fixture.set("loading-process-events-interval-bytes", "1024");
     resp.send(&["DEBUG", "RELOAD"]).unwrap();
-    let mut eye = told.server.resp();
+    let mut eye = fixture.server.resp();
     wait_until(
         "the server loads",
         LONG,
         || matches!(eye.command(&["GET", "k"]), Value::Error(said) if said.starts_with("LOADING")),
     );
-    let error = refused(&told.server.url()).await;
+    let error = refused(&fixture.server.url()).await;
     assert_says(&error, ErrorKind::Unreachable, &["loading its data", "connect again"]);
-    told.both(ErrorKind::Unreachable, &["loading its data", "INFO persistence"]).await;
-    told.set("key-load-delay", "0");
+    fixture.both_fail(ErrorKind::Unreachable, &["loading its data", "INFO persistence"]).await;
+    fixture.set("key-load-delay", "0");
     assert_eq!(resp.receive().unwrap(), Value::Status("OK".into()));
-    told.is_well_again().await;
+    fixture.both_work_again().await;
 }
 
 #[tokio::test]
-async fn a_database_that_there_is_not() {
+async fn a_database_that_does_not_exist() {
     let server = RedisServer::start();
     let url = format!("{}/99", server.url());
     assert_says(&refused(&url).await, ErrorKind::Invalid, &["no such database", "smaller number"]);
@@ -340,7 +341,7 @@ async fn a_database_that_there_is_not() {
     assert_says(&fence, ErrorKind::Invalid, &["no such database", "smaller number"]);
 }
 
-/// A record of our own kind with nonsense in it: whoever looks is told where it is, and what to do with it.
+/// A record of our own kind with invalid content: the error says where the record is, and what to do with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nonsense_in_the_record() {
     let server = RedisServer::start();
@@ -361,8 +362,8 @@ async fn nonsense_in_the_record() {
     }
 }
 
-/// The script reads no more of a record than it needs, and hands damage on. Whoever waits for that name is told so, and
-/// does not ask for ever; nobody else loses a connection by it.
+/// The script reads no more of a record than it needs, and passes damage on. A waiter for that name gets an error and
+/// does not retry for ever. No other caller loses a connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nonsense_in_the_record_ends_a_wait() {
     let server = RedisServer::start();
@@ -371,7 +372,7 @@ async fn nonsense_in_the_record_ends_a_wait() {
         (Leasehold::connect(&server.url()).await.unwrap(), Leasehold::connect(&server.url()).await.unwrap());
     let (_held, other) = (theirs.mutex("stock").lock().await.unwrap(), ours.mutex("other").lock().await.unwrap());
     let waiting = tokio::spawn({
-        let mutex = theirs.mutex("stock").fair(); // not in line behind its own client
+        let mutex = theirs.mutex("stock").fair(); // not in the local queue of its client
         async move { mutex.lock().await }
     });
     let is_queue = |value: &Value| matches!(value.text(), Some(record) if record.len() >= 170);
@@ -386,7 +387,7 @@ async fn nonsense_in_the_record_ends_a_wait() {
     };
     let before = connections();
     let mutex = ours.mutex("stock");
-    let error = tokio::time::timeout(LONG, mutex.lock()).await.expect("told").unwrap_err();
+    let error = tokio::time::timeout(LONG, mutex.lock()).await.expect("fixture").unwrap_err();
     assert_says(&error, ErrorKind::Foreign, &["\"lh1:{stock}\"", "look at it with GET", "delete it"]);
     assert_eq!((connections(), error.may_have_acted()), (before, true));
     other.check().unwrap();

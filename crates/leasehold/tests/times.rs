@@ -1,6 +1,6 @@
-//! A store that falls silent right before a call: the call ends within its bound, wherever it is made.
+//! A store that becomes silent right before a call: every call ends within its bound.
 //!
-//! (What each call takes on a store that answers is held to its bound by `conformance.rs`. The whole table, in numbers:
+//! (The times of each call on a store that answers are checked in `conformance.rs`. The whole table, in numbers:
 //! `leasehold-lab times`.)
 
 use leasehold_testkit::conformance::Backend;

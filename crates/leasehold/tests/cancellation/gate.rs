@@ -1,8 +1,8 @@
-//! A store with a gate before it: requests wait in front of it, answers and messages behind it, in their order.
+//! A store with a gate before it: requests wait in front of it, replies and messages behind it, in their order.
 //!
-//! Over the embedded store a request is carried out and answered in the poll that sends it: there is no "in flight" to
-//! drop a future in. The gate puts the network's time in between, and nothing of its disorder. What was sent is carried
-//! out although its caller has gone, as on a connection.
+//! The embedded store executes and answers a request in the poll that sends it, so no future could be dropped while its
+//! request is in flight. The gate adds the delay of a network, and none of its disorder. A request that was sent is
+//! executed although its caller has gone, as on a connection.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -18,9 +18,9 @@ use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use leasehold_testkit::forward::{Forward, ForwardLink};
 use tokio::sync::oneshot;
 
-use crate::bench::{Sent, Way};
+use crate::harness::{Sent, Way};
 
-type Heard = Result<Answer, Fault>;
+type OpResult = Result<Answer, Fault>;
 
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<Inner>);
@@ -42,13 +42,13 @@ struct Inner {
 struct Control {
     held: Option<Way>,
     refusing: bool,
-    /// How many links were asked for meanwhile.
+    /// How many connections were refused meanwhile.
     refused: u64,
     sent: Sent,
-    lines: Vec<Weak<Line>>,
+    connections: Vec<Weak<Connection>>,
 }
 
-struct Line {
+struct Connection {
     gate: Arc<Inner>,
     link: Arc<dyn Link>,
     closed: AtomicBool,
@@ -64,13 +64,13 @@ struct Queue {
 }
 
 enum Request {
-    Apply(Name, Op, Contention, oneshot::Sender<Heard>),
-    Renew(Vec<(Name, Renew)>, oneshot::Sender<Vec<Heard>>),
+    Apply(Name, Op, Contention, oneshot::Sender<OpResult>),
+    Renew(Vec<(Name, Renew)>, oneshot::Sender<Vec<OpResult>>),
 }
 
 enum Reply {
-    Answer(oneshot::Sender<Heard>, Heard),
-    Renewed(oneshot::Sender<Vec<Heard>>, Vec<Heard>),
+    Answer(oneshot::Sender<OpResult>, OpResult),
+    Renewed(oneshot::Sender<Vec<OpResult>>, Vec<OpResult>),
     Message(Inbox, Message),
 }
 
@@ -94,17 +94,17 @@ impl Gate {
 
     pub(crate) fn resume(&self) {
         self.0.control().held = None;
-        self.lines().iter().for_each(|line| line.pump());
+        self.connections().iter().for_each(|connection| connection.pump());
     }
 
     pub(crate) fn refused(&self) -> u64 {
         self.0.control().refused
     }
 
-    /// Cuts every link, and lets none be made until [`Gate::mend`].
+    /// Cuts every connection, and refuses new ones until [`Gate::mend`].
     pub(crate) fn cut(&self) {
         self.0.control().refusing = true;
-        let inboxes: Vec<Inbox> = self.lines().iter().filter_map(|line| line.cut()).collect();
+        let inboxes: Vec<Inbox> = self.connections().iter().filter_map(|connection| connection.cut()).collect();
         inboxes.iter().for_each(|inbox| inbox(Message::Detached));
     }
 
@@ -112,8 +112,8 @@ impl Gate {
         self.0.control().refusing = false;
     }
 
-    fn lines(&self) -> Vec<Arc<Line>> {
-        self.0.control().lines.iter().filter_map(Weak::upgrade).collect()
+    fn connections(&self) -> Vec<Arc<Connection>> {
+        self.0.control().connections.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -139,9 +139,9 @@ impl Store for Gate {
             }
             let link = gate.store.open().await?;
             let (closed, queue) = (AtomicBool::new(false), Mutex::default());
-            let line = Arc::new(Line { gate: Arc::clone(&gate), link, closed, queue });
-            gate.control().lines.push(Arc::downgrade(&line));
-            Ok(Arc::new(Forward(End(line))) as Arc<dyn Link>)
+            let connection = Arc::new(Connection { gate: Arc::clone(&gate), link, closed, queue });
+            gate.control().connections.push(Arc::downgrade(&connection));
+            Ok(Arc::new(Forward(End(connection))) as Arc<dyn Link>)
         })
     }
 
@@ -158,7 +158,7 @@ impl Store for Gate {
     }
 }
 
-impl Line {
+impl Connection {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,31 +174,32 @@ impl Line {
         self.queue().replies.push_back(Reply::Message(Arc::clone(inbox), message));
         match self.gate.answers {
             Answers::AtOnce => self.pump(),
-            // We are on the store's own thread: it cannot wait for what it is asked here.
+            // This is the store's own thread: it must not wait for a reply that it has to make itself.
             Answers::ByAThread => {
-                let line = Arc::clone(self);
-                drop(std::thread::spawn(move || line.pump()));
+                let connection = Arc::clone(self);
+                drop(std::thread::spawn(move || connection.pump()));
             }
         }
     }
 
-    /// One at a time, and none while we are called from within: order is the point.
+    /// Handles one request or reply at a time, and returns at once if it is called from within itself: this keeps the
+    /// order.
     fn pump(&self) {
         if std::mem::replace(&mut self.queue().is_pumped, true) {
             return;
         }
         while let Some(turn) = self.turn() {
             match turn {
-                Turn::Reply(Reply::Answer(to, heard)) => drop(to.send(heard)),
-                Turn::Reply(Reply::Renewed(to, heard)) => drop(to.send(heard)),
+                Turn::Reply(Reply::Answer(to, reply)) => drop(to.send(reply)),
+                Turn::Reply(Reply::Renewed(to, reply)) => drop(to.send(reply)),
                 Turn::Reply(Reply::Message(inbox, message)) => inbox(message),
                 Turn::Request(Request::Apply(name, op, guess, to)) => {
-                    let heard = now(self.link.apply(&name, &op, guess));
-                    self.queue().replies.push_back(Reply::Answer(to, heard));
+                    let reply = now(self.link.apply(&name, &op, guess));
+                    self.queue().replies.push_back(Reply::Answer(to, reply));
                 }
                 Turn::Request(Request::Renew(batch, to)) => {
-                    let heard = now(self.link.renew(&batch));
-                    self.queue().replies.push_back(Reply::Renewed(to, heard));
+                    let reply = now(self.link.renew(&batch));
+                    self.queue().replies.push_back(Reply::Renewed(to, reply));
                 }
             }
         }
@@ -221,8 +222,8 @@ impl Line {
         None
     }
 
-    /// Whoever waits for an answer hears that the link is gone: its sender is dropped here. Answers the inbox, which the
-    /// client's own closing does not call.
+    /// Drops the senders of the replies, so that every caller that waits for a reply gets the error that the connection
+    /// is gone. Returns the inbox, which is not called if the client closed the connection itself.
     fn cut(&self) -> Option<Inbox> {
         if self.closed.swap(true, Ordering::SeqCst) {
             return None;
@@ -237,9 +238,9 @@ impl Line {
     }
 }
 
-/// The embedded store answers at once; that of a directory by its own thread, and this one waits for it.
+/// Waits for the reply. The embedded store replies at once. A directory replies from its own thread.
 fn now<T>(future: Pending<T>) -> T {
-    // Unconstrained: a task whose budget is used up would have to yield, and here it cannot.
+    // Unconstrained: a task whose budget is used up would have to yield, and cannot here.
     let mut future = pin!(tokio::task::unconstrained(future));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     loop {
@@ -259,12 +260,12 @@ impl Wake for Unpark {
 }
 
 fn gone() -> Fault {
-    // A session looks at the kind of the fault only.
+    // A session looks only at the kind of the fault.
     Fault::Gone(leasehold::seam::lost("a", LostReason::Closed).into())
 }
 
-/// The client's end. The gate keeps no line alive.
-struct End(Arc<Line>);
+/// The client's end. The gate keeps no connection alive.
+struct End(Arc<Connection>);
 
 impl ForwardLink for End {
     fn link(&self) -> &Arc<dyn Link> {
@@ -277,34 +278,34 @@ impl ForwardLink for End {
         Box::pin(async move { Ok((asked.await?, Vec::new())) })
     }
 
-    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Heard> {
-        let (line, name, op) = (Arc::clone(&self.0), name.clone(), op.clone());
+    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<OpResult> {
+        let (connection, name, op) = (Arc::clone(&self.0), name.clone(), op.clone());
         Box::pin(async move {
-            let (to, heard) = oneshot::channel();
-            line.gate.control().sent.count(&op);
-            line.send(Request::Apply(name, op, guess, to));
-            drop(line);
-            heard.await.unwrap_or_else(|_| Err(gone()))
+            let (to, reply) = oneshot::channel();
+            connection.gate.control().sent.count(&op);
+            connection.send(Request::Apply(name, op, guess, to));
+            drop(connection);
+            reply.await.unwrap_or_else(|_| Err(gone()))
         })
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Heard>> {
-        let (line, batch) = (Arc::clone(&self.0), batch.to_vec());
+    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<OpResult>> {
+        let (connection, batch) = (Arc::clone(&self.0), batch.to_vec());
         Box::pin(async move {
-            let (to, heard) = oneshot::channel();
+            let (to, reply) = oneshot::channel();
             let wanted = batch.len();
-            line.send(Request::Renew(batch, to));
-            drop(line);
-            heard.await.unwrap_or_else(|_| (0..wanted).map(|_| Err(gone())).collect())
+            connection.send(Request::Renew(batch, to));
+            drop(connection);
+            reply.await.unwrap_or_else(|_| (0..wanted).map(|_| Err(gone())).collect())
         })
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
-        let line = Arc::downgrade(&self.0);
+        let connection = Arc::downgrade(&self.0);
         self.0.queue().inbox = Some(Arc::clone(&inbox));
         let through: Inbox = Arc::new(move |message| {
-            if let Some(line) = line.upgrade() {
-                Line::message(&line, &inbox, message);
+            if let Some(connection) = connection.upgrade() {
+                Connection::message(&connection, &inbox, message);
             }
         });
         self.0.link.attach(session, through)

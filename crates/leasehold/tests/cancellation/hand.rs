@@ -1,6 +1,6 @@
-//! Futures driven by hand: polled when the test says so, dropped where the test wants.
+//! Futures that a test drives by hand: it decides when they are polled, and where they are dropped.
 //!
-//! Outside of every runtime's own polling, so that tokio's budget of 128 steps does not answer "not yet" in its place.
+//! No runtime polls them, so that tokio's budget of 128 steps does not make them pending.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use leasehold_testkit::wait_until;
 
 const SOON: Duration = Duration::from_secs(20);
 
-/// A future, and how often it was woken since it was polled last.
+/// A future, and how often it was woken since the last poll.
 pub(crate) struct Driven<T> {
     future: Pin<Box<dyn Future<Output = T> + Send>>,
     wakes: Arc<Wakes>,
@@ -41,7 +41,7 @@ impl<T> Driven<T> {
         self.wakes.0.load(Ordering::SeqCst) > 0
     }
 
-    /// Polls it whenever it is woken, until it is ready.
+    /// Polls the future whenever it is woken, until it is ready.
     pub(crate) fn finish(mut self, what: &str) -> T {
         let mut ready = None;
         let mut poll = || match self.poll() {
@@ -62,7 +62,7 @@ impl<T> Driven<T> {
     }
 }
 
-/// Polls each once, and expects none to be ready.
+/// Polls each future once, and expects that none is ready.
 #[track_caller]
 pub(crate) fn poll_all<T>(futures: &mut [Driven<T>]) {
     for (number, future) in futures.iter_mut().enumerate() {
@@ -70,7 +70,7 @@ pub(crate) fn poll_all<T>(futures: &mut [Driven<T>]) {
     }
 }
 
-/// Polls whoever was woken, until `done` says so.
+/// Polls the futures that were woken, until `done` returns true.
 #[track_caller]
 pub(crate) fn drive<T>(what: &str, futures: &mut [Driven<T>], mut done: impl FnMut() -> bool) {
     wait_until(what, SOON, || {

@@ -1,13 +1,14 @@
-//! What is left of a future that was dropped: nothing (P16).
+//! A dropped future leaves nothing behind (P16).
 //!
-//! A future can be dropped at any moment, by a `select!`, a time-out or a panic, and nobody is told. Whatever it had asked
-//! for is then the session's to give back: a request that nobody sent needs no word; one that is under way is followed by
-//! a leave on the same connection; a place in the queue is left; a grant that nobody took is handed on.
+//! A future can be dropped at any moment, by a `select!`, a timeout or a panic, and nothing is notified of that. The
+//! session then has to return whatever the future had requested. A request that was never sent needs nothing. A request
+//! in flight is followed by a leave on the same connection. A place in the queue is left. A grant that was not taken is
+//! handed on.
 
-mod bench;
 mod clients;
 mod gate;
 mod hand;
+mod harness;
 mod late;
 mod others;
 mod owners;
@@ -19,32 +20,32 @@ use std::time::{Duration, Instant};
 
 use leasehold_spec::limits::{LEASE_DEFAULT_MS, RETENTION_MS};
 
-use bench::Bench;
-use phases::{Phase, Ward};
+use harness::Harness;
+use phases::{Fixture, Phase};
 
-/// A test over the embedded store, over a directory and over Redis.
+/// Runs a test with the embedded store, with a directory and with Redis.
 macro_rules! on_all_stores {
-    ($name:ident, |$bench:ident| $body:block) => {
+    ($name:ident, |$harness:ident| $body:block) => {
         mod $name {
             use super::*;
 
-            fn check($bench: Bench) {
+            fn check($harness: Harness) {
                 $body
             }
 
             #[test]
             fn in_memory() {
-                check(Bench::memory(stringify!($name)));
+                check(Harness::memory(stringify!($name)));
             }
 
             #[test]
             fn in_a_directory() {
-                check(Bench::file());
+                check(Harness::file());
             }
 
             #[test]
             fn on_redis() {
-                check(Bench::redis());
+                check(Harness::redis());
             }
         }
     };
@@ -55,38 +56,38 @@ pub(crate) use on_all_stores;
 const DROPS: usize = 2_000;
 const ROUNDS: usize = 8;
 
-fn ten_thousand(bench: Bench) {
-    let mut ward = Ward::new(bench);
+fn ten_thousand(harness: Harness) {
+    let mut fixture = Fixture::new(harness);
     for _ in 0..ROUNDS {
         for phase in Phase::ALL {
             let begun = Instant::now();
-            ward.drop_in(phase, DROPS / ROUNDS);
+            fixture.drop_in(phase, DROPS / ROUNDS);
             println!("{phase:?} {:?}", begun.elapsed());
         }
     }
-    println!("{:?}", ward.tally);
-    let total: usize = ward.tally.values().sum();
-    assert!(total >= 10_000, "only {total} were dropped where they should be: {:?}", ward.tally);
+    println!("{:?}", fixture.tally);
+    let total: usize = fixture.tally.values().sum();
+    assert!(total >= 10_000, "only {total} were dropped in the intended phase: {:?}", fixture.tally);
     for phase in Phase::ALL {
-        let seen = ward.tally.get(&phase).copied().unwrap_or(0);
+        let seen = fixture.tally.get(&phase).copied().unwrap_or(0);
         assert!(seen >= 500, "{phase:?}: {seen}");
     }
-    nothing_at_all(ward);
+    nothing_at_all(fixture);
 }
 
-fn nothing_at_all(ward: Ward) {
-    let Ward { bench, subject, other, names, .. } = ward;
+fn nothing_at_all(fixture: Fixture) {
+    let Fixture { harness, subject, other, names, .. } = fixture;
     for name in &names {
-        let guard = bench.block_on(other.mutex(name).try_lock()).expect("an answer").expect("free at once");
+        let guard = harness.block_on(other.mutex(name).try_lock()).expect("an answer").expect("free at once");
         drop(guard);
     }
-    // The session has nothing left to say about any of them.
-    let before = bench.sent();
-    let closed = bench.block_on(subject.close());
+    // The session has nothing left to return for any of these names.
+    let before = harness.sent();
+    let closed = harness.block_on(subject.close());
     assert!(closed.unconfirmed().is_empty(), "{closed:?}");
-    assert_eq!(bench.sent(), before, "closing found nothing to give back");
-    assert!(bench.block_on(other.close()).unconfirmed().is_empty());
-    bench.no_key_after(Duration::from_millis(LEASE_DEFAULT_MS + RETENTION_MS));
+    assert_eq!(harness.sent(), before, "close had nothing to give back");
+    assert!(harness.block_on(other.close()).unconfirmed().is_empty());
+    harness.no_key_after(Duration::from_millis(LEASE_DEFAULT_MS + RETENTION_MS));
 }
 
-on_all_stores!(ten_thousand_dropped_locks_leave_nothing, |bench| { ten_thousand(bench) });
+on_all_stores!(ten_thousand_dropped_locks_leave_nothing, |harness| { ten_thousand(harness) });

@@ -1,4 +1,4 @@
-//! Schedules in which a drop or a loss leaked what had been asked for. Each was seen to fail before it was closed.
+//! Schedules in which a drop or a loss once leaked a grant. Each of these tests failed before the fix.
 
 use std::time::{Duration, Instant};
 
@@ -6,14 +6,15 @@ use leasehold::seam::Script;
 use leasehold::{Guard, Leasehold, Mutex};
 use leasehold_testkit::proxy::{Fault, Injected, Requests};
 
-use crate::bench::{Bench, Way};
 use crate::hand::{Driven, until};
+use crate::harness::{Harness, Way};
 use crate::on_all_stores;
 
-/// A waiter looks after a third of it, and its link is doubted when a sixth of it was silent: longer than a claim.
+/// A waiter re-checks after a third of it. Its connection is suspect after a sixth of it without a reply, which is
+/// longer than a claim.
 const LEASE: Duration = Duration::from_secs(9);
 
-/// What a message grants before it is answered.
+/// How long a grant of a message lasts before it is claimed.
 const CLAIM: Duration = Duration::from_secs(1);
 const CLAIM_US: i64 = 1_000_000;
 
@@ -22,81 +23,81 @@ fn lock(mutex: &Mutex) -> Driven<leasehold::Result<Guard>> {
     Driven::new(async move { mutex.lock().await })
 }
 
-fn try_lock(bench: &Bench, mutex: &Mutex) -> Option<Guard> {
-    bench.block_on(mutex.try_lock()).expect("an answer")
+fn try_lock(harness: &Harness, mutex: &Mutex) -> Option<Guard> {
+    harness.block_on(mutex.try_lock()).expect("an answer")
 }
 
-fn close(bench: &Bench, client: Leasehold) {
-    assert!(bench.block_on(client.close()).unconfirmed().is_empty());
+fn close(harness: &Harness, client: Leasehold) {
+    assert!(harness.block_on(client.close()).unconfirmed().is_empty());
 }
 
-// A look was under way when its waiter was granted by a message. The grant lapsed, because nothing got through to claim
-// it, and then the look was carried out: the same attempt was granted anew, for a whole lease. The release behind it named
-// the first token, was told NotHeld, and that closed the attempt.
-on_all_stores!(a_look_behind_a_lapsed_grant_leaves_nothing, |bench| {
-    let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
+// A re-check was in flight when a message granted the lock to its waiter. The grant expired, because no claim got
+// through. Then the store executed the re-check, and granted the same attempt again, for a whole lease. The next
+// release named the first token, and got NotHeld. That closed the attempt, and nobody held the second grant.
+on_all_stores!(a_look_behind_a_lapsed_grant_leaves_nothing, |harness| {
+    let (subject, other) = (harness.connect("subject"), harness.connect_straight("other"));
     let (ours, theirs) = (subject.mutex("a").lease(LEASE), other.mutex("a"));
-    let held = try_lock(&bench, &theirs).expect("free");
+    let held = try_lock(&harness, &theirs).expect("free");
     let waiting = {
         let mut waiting = lock(&ours);
         assert!(waiting.poll().is_pending());
-        until("it waits", || bench.inspect(&other, "a").waiters == 1);
+        until("it waits", || harness.inspect(&other, "a").waiters == 1);
         assert!(waiting.poll().is_pending());
         waiting
     };
-    let before = bench.sent().acquires;
-    bench.hold(Way::Requests);
-    until("its look is under way", || bench.sent().acquires > before);
+    let before = harness.sent().acquires;
+    harness.hold(Way::Requests);
+    until("its re-check is in flight", || harness.sent().acquires > before);
     drop(held);
     let guard = waiting.finish("the message has come").expect("granted");
     assert!(Driven::new(guard.lost()).finish("nothing claims it").reason().is_expiry());
-    until("it has ended in the store too", || bench.inspect(&other, "a").holder.is_none());
-    bench.resume(&subject);
+    until("it has ended in the store too", || harness.inspect(&other, "a").holder.is_none());
+    harness.resume(&subject);
     drop(guard);
-    close(&bench, subject);
-    assert_eq!(bench.inspect(&other, "a").holder, None, "nobody renews it, and nobody gives it back");
+    close(&harness, subject);
+    assert_eq!(harness.inspect(&other, "a").holder, None, "the second grant is neither renewed nor given back");
 });
 
 fn calls(script: Script) -> Requests {
     Requests::script(script.sha())
 }
 
-// The same, with a client that does not notice in time (it was stopped; here the server's clock jumps): the look answers
-// GRANTED while the first grant still counts as held. It is another grant: somebody may have held in between, and a guard
-// that says the first token must not last as long as the second.
+// The same with a client that does not notice the expiry in time (it was stopped; here the server's clock jumps). The
+// re-check gets GRANTED while the first grant still counts as held. It is another grant: another client may have held
+// in between, so a guard with the first token must not last as long as the second grant.
 //
-// The look must be under way for less than two seconds, and the clock jumps by more than one: a machine that stands still
-// in between is given another try.
+// The re-check must be in flight for less than two seconds, and the clock jumps by more than one. If a busy machine is
+// too slow, the test tries again.
 #[test]
 fn a_guard_does_not_live_on_by_a_later_grant_of_its_attempt() {
-    let bench = Bench::redis();
-    let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
-    let met = (0..5).any(|round| meets_a_later_grant(&bench, &subject, &other, &format!("round {round}")));
-    assert!(met, "in five rounds the look was never carried out in time");
-    close(&bench, subject);
+    let harness = Harness::redis();
+    let (subject, other) = (harness.connect("subject"), harness.connect_straight("other"));
+    let met = (0..5).any(|round| meets_a_later_grant(&harness, &subject, &other, &format!("round {round}")));
+    assert!(met, "in five rounds the re-check was never executed in time");
+    close(&harness, subject);
 }
 
-/// Whether the schedule came about.
-fn meets_a_later_grant(bench: &Bench, subject: &Leasehold, other: &Leasehold, name: &str) -> bool {
-    let (proxy, server) = bench.wires();
-    let held = try_lock(bench, &other.mutex(name)).expect("free");
+/// Returns whether the schedule was achieved.
+fn meets_a_later_grant(harness: &Harness, subject: &Leasehold, other: &Leasehold, name: &str) -> bool {
+    let (proxy, server) = harness.wires();
+    let held = try_lock(harness, &other.mutex(name)).expect("free");
     let mut waiting = lock(&subject.mutex(name).lease(LEASE));
     assert!(waiting.poll().is_pending());
-    until("it waits", || bench.inspect(other, name).waiters == 1);
+    until("it waits", || harness.inspect(other, name).waiters == 1);
     assert!(waiting.poll().is_pending());
     let looking = proxy.inject(Fault::hold(calls(Script::Acquire)).once());
-    // Neither claimed nor given back before it was seen.
+    // Neither claimed nor given back before it was observed.
     let others = [Script::Renew, Script::Release].map(|script| proxy.inject(Fault::hold(calls(script))));
     looking.wait(1, LEASE);
     drop(held);
     let guard = waiting.finish("the message has come").expect("granted");
-    // Beyond the claim, and before the look is too late.
+    // After the claim, and before the re-check is too late.
     server.shift_clock(server.clock_shift() + CLAIM_US + 100_000);
     let lifted = Instant::now();
     looking.lift();
-    let holder = || bench.inspect(other, name).holder.map(|holder| holder.token);
+    let holder = || harness.inspect(other, name).holder.map(|holder| holder.token);
     let mut met = false;
-    until("the look is carried out, or too late", || {
+    until("the re-check is executed, or too late", || {
         met = holder().is_some_and(|token| token > guard.token());
         met || lifted.elapsed() > CLAIM
     });

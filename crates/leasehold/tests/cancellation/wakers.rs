@@ -1,4 +1,4 @@
-//! A waker is the caller's own code, run on whatever stack wakes it: it may come back into the session at once, and an
+//! A waker runs the caller's own code, on the stack that wakes it. It may call the session again at once, and an
 //! executor that is shutting down drops the very future that it was to poll.
 
 use std::pin::Pin;
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use leasehold::{Guard, LostSignal, Released};
 
-use crate::bench::Bench;
 use crate::hand::until;
+use crate::harness::Harness;
 use crate::on_all_stores;
 
-/// Drops what it has when it is woken.
+/// Drops its value when it is woken.
 struct Drops<T>(Mutex<Option<T>>);
 
 impl<T: Send> Wake for Drops<T> {
@@ -35,7 +35,7 @@ impl<T> Drops<T> {
     }
 }
 
-/// Fails where `body` stands still for ever.
+/// Fails if `body` never ends.
 fn ends(body: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let running = thread::spawn(move || {
@@ -43,16 +43,16 @@ fn ends(body: impl FnOnce() + Send + 'static) {
         done.send(()).expect("the test waits");
     });
     match is_done.recv_timeout(Duration::from_secs(60)) {
-        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it stands still"),
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("the test is in a deadlock"),
         Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => running.join().expect("no panic"),
     }
 }
 
-on_all_stores!(a_waker_may_drop_a_guard_of_its_own_client, |bench| {
+on_all_stores!(a_waker_may_drop_a_guard_of_its_own_client, |harness| {
     ends(move || {
-        let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
+        let (subject, other) = (harness.connect("subject"), harness.connect_straight("other"));
         let lock = |client: &leasehold::Leasehold, name: &str| {
-            bench.block_on(client.mutex(name).try_lock()).expect("an answer").expect("free")
+            harness.block_on(client.mutex(name).try_lock()).expect("an answer").expect("free")
         };
 
         // Woken by its grant.
@@ -61,11 +61,11 @@ on_all_stores!(a_waker_may_drop_a_guard_of_its_own_client, |bench| {
         let mutex = subject.mutex("a");
         let mut waiting = Box::pin(async move { mutex.lock().await });
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        until("it waits", || bench.inspect(&other, "a").waiters == 1);
+        until("it waits", || harness.inspect(&other, "a").waiters == 1);
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         drop(held);
         until("the guard is dropped", || dropped.has_dropped());
-        until("and given back", || bench.inspect(&other, "b").holder.is_none());
+        until("and given back", || harness.inspect(&other, "b").holder.is_none());
         drop(waiting);
 
         // Woken by its loss.
@@ -73,44 +73,44 @@ on_all_stores!(a_waker_may_drop_a_guard_of_its_own_client, |bench| {
         let (dropped, waker) = drops(lock(&subject, "d"));
         let mut lost = Box::pin(guard.lost());
         assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert_eq!(bench.block_on(guard.release()).expect("an answer"), Released::Released);
+        assert_eq!(harness.block_on(guard.release()).expect("an answer"), Released::Released);
         until("the guard is dropped", || dropped.has_dropped());
-        until("and given back", || bench.inspect(&other, "d").holder.is_none());
+        until("and given back", || harness.inspect(&other, "d").holder.is_none());
 
-        // Woken by the end.
+        // Woken by the end of the client.
         let (guard, held) = (lock(&subject, "e"), lock(&other, "f"));
         let (dropped, waker) = drops(guard);
         let mutex = subject.mutex("f");
         let mut waiting = Box::pin(async move { mutex.lock().await });
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        until("it waits", || bench.inspect(&other, "f").waiters == 1);
+        until("it waits", || harness.inspect(&other, "f").waiters == 1);
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        assert!(bench.block_on(subject.close()).unconfirmed().is_empty());
+        assert!(harness.block_on(subject.close()).unconfirmed().is_empty());
         assert!(dropped.has_dropped());
         drop(held);
     });
 });
 
-// The waker of a future that goes is called by nobody under a lock, and is dropped by nobody there: it may be the last of
-// its task, and take that along.
-on_all_stores!(a_future_that_goes_may_take_a_guard_of_its_own_client_along, |bench| {
+// When a future is dropped, its waker must neither be called nor dropped under a lock: it may be the last reference to
+// its task, and drop the task as well.
+on_all_stores!(a_future_that_goes_may_take_a_guard_of_its_own_client_along, |harness| {
     ends(move || {
-        let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
+        let (subject, other) = (harness.connect("subject"), harness.connect_straight("other"));
         let lock = |client: &leasehold::Leasehold, name: &str| {
-            bench.block_on(client.mutex(name).try_lock()).expect("an answer").expect("free")
+            harness.block_on(client.mutex(name).try_lock()).expect("an answer").expect("free")
         };
         let held = lock(&other, "a");
-        // In line, and for itself.
+        // In the local queue, and as an attempt of its own.
         for (mutex, name) in [(subject.mutex("a"), "b"), (subject.mutex("a").fair(), "c")] {
             let (dropped, waker) = drops(lock(&subject, name));
             let mut waiting = Box::pin(async move { mutex.lock().await });
             assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            until("it waits", || bench.inspect(&other, "a").waiters == 1);
+            until("it waits", || harness.inspect(&other, "a").waiters == 1);
             assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
             drop((dropped, waker));
             drop(waiting);
-            until("it has left", || bench.inspect(&other, "a").waiters == 0);
-            until("the guard is dropped, and given back", || bench.inspect(&other, name).holder.is_none());
+            until("it has left", || harness.inspect(&other, "a").waiters == 0);
+            until("the guard is dropped, and given back", || harness.inspect(&other, name).holder.is_none());
         }
         drop(lock(&subject, "d"));
         drop(held);
@@ -119,10 +119,10 @@ on_all_stores!(a_future_that_goes_may_take_a_guard_of_its_own_client_along, |ben
 
 #[test]
 fn a_dropped_signal_keeps_no_waker() {
-    let bench = Bench::memory("signals");
-    let client = bench.connect("subject");
-    let guard: Guard = bench.block_on(client.mutex("a").lock()).expect("granted");
-    // A leader's lease lasts for weeks, and each of its tasks waits for its loss beside the work.
+    let harness = Harness::memory("signals");
+    let client = harness.connect("subject");
+    let guard: Guard = harness.block_on(client.mutex("a").lock()).expect("granted");
+    // A leader's lease lasts for weeks, and each of its tasks waits for the loss beside its work.
     let (leader, leaders) = drops(());
     let (task, tasks) = drops(());
     let mut kept = guard.lost();
@@ -137,8 +137,8 @@ fn a_dropped_signal_keeps_no_waker() {
     poll(&mut fresh, &tasks);
     assert!(Arc::strong_count(&task) > unused);
     drop((cloned, fresh));
-    assert_eq!(Arc::strong_count(&task), unused, "no task is kept by a signal that it has dropped");
+    assert_eq!(Arc::strong_count(&task), unused, "a dropped signal keeps no task");
     drop(guard);
-    until("the other one hears of the end", || leader.has_dropped());
+    until("the other signal is notified of the end", || leader.has_dropped());
     assert!(!task.has_dropped());
 }

@@ -1,4 +1,4 @@
-//! What users get wrong when they connect: told at once, by kind, with what to do about it, and without their secrets.
+//! Mistakes of users when they connect. The error comes at once, has a kind, says what to do, and contains no secret.
 
 use std::error::Error as _;
 use std::io::{Read, Write};
@@ -61,7 +61,7 @@ async fn no_server() {
     let at = format!("127.0.0.1:{}", port.number());
     let error = refused(&format!("redis://:{SECRET}@{at}")).await;
     assert_says(&error, ErrorKind::Unreachable, &[&at, "check the address"]);
-    assert!(begun.elapsed() < PROMPT, "told at once");
+    assert!(begun.elapsed() < PROMPT, "the error comes at once");
     assert!(error.is_retryable() && !error.may_have_acted());
     let error = refused(&format!("redis://:{SECRET}@no-such-host.invalid")).await;
     assert_says(&error, ErrorKind::Unreachable, &["no-such-host.invalid:6379"]);
@@ -86,7 +86,7 @@ async fn read_only_replica() {
     assert_says(&error, ErrorKind::Unsupported, &["read-only replica", &replica.port().to_string()]);
 }
 
-/// Something else listens there: it says nonsense, hangs up, or says nothing at all.
+/// Another server listens there: it replies nonsense, closes the connection, or never replies.
 #[tokio::test]
 async fn no_redis() {
     let greetings: [&[u8]; 4] = [
@@ -98,10 +98,10 @@ async fn no_redis() {
     for greeting in greetings {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let at = listener.local_addr().unwrap().to_string();
-        // Both connections of the client, or the one that it came to.
+        // Both connections of the client got the greeting, or the one that connected first.
         let answer = move |mut stream: TcpStream| {
             if matches!(stream.read(&mut [0; 1024]), Ok(1..)) {
-                // Given up meanwhile, for what the other was told.
+                // The other connection failed first, and this one was given up.
                 let _ = stream.write_all(greeting);
             }
         };
@@ -118,7 +118,7 @@ async fn no_redis() {
 async fn nobody_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
-    // Connecting, greeting and proving have five seconds together.
+    // Connecting, greeting and proving the inbox have five seconds together.
     let error = within(2 * Duration::from_secs(5), "an error", refused(&format!("redis://{at}"))).await;
     assert_says(&error, ErrorKind::Unreachable, &["does not reply"]);
 }

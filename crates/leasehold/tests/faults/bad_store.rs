@@ -1,4 +1,4 @@
-//! What other programs leave under our names, and what a server can answer.
+//! Data of other programs under our names, and invalid replies of a server.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use leasehold_testkit::proxy::Fault;
 use leasehold_testkit::{RedisServer, Resp, Value};
 
 use crate::common::{
-    Bench, KEY, LATE, LONG, NAME, PROMPT, assert_kept, await_waiters, client, granted, join, lock, script, within,
+    Harness, KEY, LATE, LONG, NAME, PROMPT, assert_kept, await_waiters, client, granted, join, lock, script, within,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// An acquire that no client of ours sent, to stand in the queue.
+/// An acquire that no client of ours sent, as an entry in the queue.
 pub(crate) struct Forged {
     pub(crate) session: String,
     pub(crate) counter: u64,
@@ -73,24 +73,25 @@ async fn foreign_keys_are_left_alone() {
     }
 }
 
-/// Our key is overwritten while we hold: the holder is told, nothing is taken from whoever wrote it, and nobody spins.
+/// Another program overwrites our key while we hold. The holder is notified of the loss, the data of the other program
+/// stays, and nothing retries in a busy loop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_key_in_the_place_of_a_held_one() {
-    let (bench, lease) = (Bench::new(), Duration::from_millis(1200));
-    let (client, other) = (bench.through(lease).await, bench.through(lease).await);
+    let (harness, lease) = (Harness::new(), Duration::from_millis(1200));
+    let (client, other) = (harness.through(lease).await, harness.through(lease).await);
     let guard = client.mutex(NAME).lock().await.unwrap();
     let waiting = join(&other, NAME, 1).await;
-    bench.server.command(&["SET", KEY, "theirs"]);
+    harness.server.command(&["SET", KEY, "theirs"]);
     let error = within(lease, "an error", waiting).await.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Foreign);
-    within(lease, "word of the loss", guard.lost()).await;
-    let asked = bench.proxy.seen().count("EVALSHA");
-    assert!(asked < 100, "asked {asked} times");
+    within(lease, "the notification of the loss", guard.lost()).await;
+    let asked = harness.proxy.seen().count("EVALSHA");
+    assert!(asked < 100, "{asked} requests");
     drop(guard);
     tokio::time::sleep(lease).await;
-    assert_eq!(bench.server.command(&["GET", KEY]), Value::from("theirs"));
-    let asked = bench.proxy.seen().count("EVALSHA");
-    assert!(asked < 100, "asked {asked} times");
+    assert_eq!(harness.server.command(&["GET", KEY]), Value::from("theirs"));
+    let asked = harness.proxy.seen().count("EVALSHA");
+    assert!(asked < 100, "{asked} requests");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,29 +118,29 @@ async fn newer_layout_is_left_alone() {
     }
 }
 
-/// Somebody else's script keeps the server busy, and is killed: whoever held goes on holding, and whoever asked is served
-/// or told.
+/// A script of another program blocks the server, and is killed. The holder keeps its lock. Other callers get the lock
+/// or an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_script_killed() {
-    let (bench, lease) =
-        (Bench::with(RedisServer::builder().config("busy-reply-threshold", "100").start()), Duration::from_secs(4));
-    let (client, other) = (bench.through(lease).await, bench.through(lease).await);
+    let (harness, lease) =
+        (Harness::with(RedisServer::builder().config("busy-reply-threshold", "100").start()), Duration::from_secs(4));
+    let (client, other) = (harness.through(lease).await, harness.through(lease).await);
     let guard = client.mutex(NAME).lock().await.unwrap();
     let waiting = join(&other, NAME, 1).await;
-    let (mut slow, mut killer) = (bench.server.resp(), bench.server.resp());
+    let (mut slow, mut killer) = (harness.server.resp(), harness.server.resp());
     slow.send(&["EVAL", "while true do end", "0"]).unwrap();
     let begun = Instant::now();
     while !matches!(killer.command(&["GET", "k"]), Value::Error(said) if said.starts_with("BUSY")) {
         assert!(begun.elapsed() < LONG);
     }
-    let asked = bench.proxy.seen().count("EVALSHA");
+    let asked = harness.proxy.seen().count("EVALSHA");
     let error = client.mutex("b").try_lock().await.unwrap_err();
     assert!(error.kind() == ErrorKind::Unreachable && error.is_retryable(), "{error}");
     assert!(error.to_string().contains("busy"), "{error}");
     let new = lock(&other, "c");
     assert_kept(&guard, lease / 2).await;
-    let asked = bench.proxy.seen().count("EVALSHA") - asked;
-    assert!(asked < 100, "a busy server is not asked again and again: {asked} times");
+    let asked = harness.proxy.seen().count("EVALSHA") - asked;
+    assert!(asked < 100, "a busy server gets few requests: {asked}");
     assert_eq!(killer.command(&["SCRIPT", "KILL"]), Value::Status("OK".into()));
     let killed = slow.receive().unwrap();
     assert!(matches!(&killed, Value::Error(said) if said.contains("SCRIPT KILL")), "{killed:?}");
@@ -149,8 +150,8 @@ async fn slow_script_killed() {
     drop(granted(PROMPT, waiting).await);
 }
 
-/// Answers that are not RESP, and answers that are and make no sense: nothing is concluded from them, the connection is
-/// given up (but for a sentence that a script of ours began), and who can be asked again is.
+/// Replies that are not RESP, and valid replies that make no sense. The client believes none of them. It gives the
+/// connection up, unless one of our scripts began the reply, and repeats the requests that may be repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_from_the_server() {
     let nonsense: [&str; 8] = [
@@ -170,9 +171,9 @@ async fn garbage_from_the_server() {
 }
 
 async fn lied_to(bytes: &'static str) {
-    let (bench, lease) = (Bench::new(), Duration::from_millis(1500));
-    let (client, other) = (bench.through(lease).await, bench.beside(LEASE).await);
-    let lie = |requests| bench.proxy.inject(Fault::replace_reply(requests, bytes).once());
+    let (harness, lease) = (Harness::new(), Duration::from_millis(1500));
+    let (client, other) = (harness.through(lease).await, harness.beside(LEASE).await);
+    let lie = |requests| harness.proxy.inject(Fault::replace_reply(requests, bytes).once());
     let lied = lie(script(Script::Acquire));
     let guard = within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap();
     assert_eq!(lied.hits(), 1, "{bytes:?}");
@@ -188,29 +189,29 @@ async fn lied_to(bytes: &'static str) {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let lied = lie(script(Script::Acquire));
     let error = client.mutex(NAME).try_lock().await.unwrap_err();
-    // What a script did begin to say goes wrong in the record alone.
+    // If one of our scripts began the reply, only the record is damaged.
     let kind = if bytes.contains("GRANTED") { ErrorKind::Foreign } else { ErrorKind::Unreachable };
     assert_eq!((error.kind(), error.may_have_acted(), lied.hits()), (kind, true, 1), "{error}");
     drop(within(LATE + PROMPT, "the lock", other.mutex(NAME).lock()).await.unwrap());
 }
 
-/// Anybody may publish to an inbox. What is no message of ours is a reason to look, and a grant that we did not ask for is
+/// Any program may publish to an inbox. An invalid message causes a re-check, and a grant that was never requested is
 /// not believed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_in_the_inbox() {
-    let bench = Bench::new();
-    let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
+    let harness = Harness::new();
+    let (client, other) = (harness.through(LEASE).await, harness.beside(LEASE).await);
     let theirs = other.mutex(NAME).lock().await.unwrap();
     let kept = client.mutex("b").lock().await.unwrap();
-    let session = bench.server.command(&["GET", "lh1:{b}"]).text().expect("a record")[20..52].to_owned();
+    let session = harness.server.command(&["GET", "lh1:{b}"]).text().expect("a record")[20..52].to_owned();
     let waiting = join(&client, NAME, 1).await;
-    let entries = bench.server.command(&["HKEYS", KEY]);
+    let entries = harness.server.command(&["HKEYS", KEY]);
     let id =
         entries.items().unwrap().iter().find_map(|key| key.text()?.strip_prefix('e')).expect("an entry").to_owned();
     let now = "1".repeat(16);
     let forged = format!("{}{:016x}", &id[..48], 1);
     let high = "8".repeat(16);
-    let looks = bench.calls(Script::Acquire).len();
+    let looks = harness.calls(Script::Acquire).len();
     for message in [
         String::new(),
         "hello".to_owned(),
@@ -222,10 +223,10 @@ async fn garbage_in_the_inbox() {
         format!("lh2 G {id} {high} 30000000 {now} N D {KEY}"),
     ] {
         let inbox = format!("lh1:inbox:{session}");
-        assert_eq!(bench.server.command(&["PUBLISH", &inbox, &message]), Value::Int(1));
+        assert_eq!(harness.server.command(&["PUBLISH", &inbox, &message]), Value::Int(1));
     }
     let begun = Instant::now();
-    while bench.calls(Script::Acquire).len() == looks {
+    while harness.calls(Script::Acquire).len() == looks {
         assert!(begun.elapsed() < PROMPT, "it looks");
         tokio::task::yield_now().await;
     }

@@ -1,6 +1,6 @@
-//! A client in a process of its own, which can be killed and frozen: this very test binary, started again for one test
-//! that returns at once for everybody else. It is told what to do on its standard input, a line each, and says what came
-//! of it on its standard output.
+//! A client in a process of its own, which a test can kill and freeze. The process is this test binary, started again
+//! for one test that returns at once in every other run. It reads commands from its standard input, one per line, and
+//! prints the results to its standard output.
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use crate::common::{LONG, client};
 
 const URL: &str = "LEASEHOLD_FAULTS_CHILD";
-/// What our lines begin with: the test harness of the child prints some of its own.
+/// Begins each line of the child's results. The test harness of the child prints lines of its own.
 const MARK: &str = "@@ ";
 
 /// A client in another process. Dropping it kills the process.
@@ -31,7 +31,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts one that is connected to this store.
+    /// Starts a client that is connected to this store.
     pub(crate) fn start(url: &str) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "child::child", "--nocapture"])
@@ -42,27 +42,27 @@ impl Worker {
             .unwrap();
         let orders = process.stdin.take().expect("it is piped");
         let output = BufReader::new(process.stdout.take().expect("it is piped"));
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
                 if let Some((_, line)) = line.split_once(MARK) {
-                    let _nobody_listens_at_the_end = tell.send(line.to_owned());
+                    let _nobody_listens_at_the_end = sender.send(line.to_owned());
                 }
             }
         });
         let mut worker = Self { process, orders, lines, unread: VecDeque::new() };
-        worker.hears("ready");
+        worker.expect_line("ready");
         worker
     }
 
-    /// Tells it to do something: see [`obey`].
-    pub(crate) fn tell(&mut self, order: &str) {
+    /// Sends a command to the child: see [`obey`].
+    pub(crate) fn command(&mut self, order: &str) {
         writeln!(self.orders, "{order}").unwrap();
     }
 
-    /// What it says after this word. Other lines are kept for later.
+    /// Waits for a line that begins with this word, and returns the rest of it. Other lines are kept for later.
     #[track_caller]
-    pub(crate) fn hears(&mut self, word: &str) -> String {
+    pub(crate) fn expect_line(&mut self, word: &str) -> String {
         let deadline = Instant::now() + LONG;
         let rest = |line: &str| line.strip_prefix(word).map(|rest| rest.trim().to_owned());
         if let Some((at, rest)) = self.unread.iter().enumerate().find_map(|(at, line)| Some((at, rest(line)?))) {
@@ -72,7 +72,7 @@ impl Worker {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             let Ok(line) = self.lines.recv_timeout(left) else {
-                panic!("the child did not say {word:?}, but {:?}", self.unread)
+                panic!("the child did not print {word:?}, but {:?}", self.unread)
             };
             match rest(&line) {
                 Some(rest) => return rest,
@@ -81,14 +81,14 @@ impl Worker {
         }
     }
 
-    /// Kills it, and returns when it is gone.
+    /// Kills the process, and returns when it is gone.
     pub(crate) fn kill(&mut self) {
         self.process.kill().unwrap();
         let status = self.process.wait().unwrap();
         assert!(!status.success() && status.code().is_none(), "killed by a signal: {status}");
     }
 
-    /// Freezes it, and returns when it stands still.
+    /// Freezes the process, and returns when it is stopped.
     pub(crate) fn stop(&self) {
         kill_process(self.pid(), Signal::STOP).unwrap();
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -96,7 +96,7 @@ impl Worker {
         assert!(status.is_some_and(|status| status.stopped()), "stopped, and not gone");
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     pub(crate) fn cont(&self) {
         kill_process(self.pid(), Signal::CONT).unwrap();
     }
@@ -115,7 +115,8 @@ impl Drop for Worker {
 
 type Guards = Arc<Mutex<HashMap<u64, Arc<Guard>>>>;
 
-/// On a thread of its own: stopped in the midst of it, its next check is among the first things that the process does.
+/// Runs on a thread of its own. If the process is stopped in between, the next check is among the first things that it
+/// does when it goes on.
 fn spin(guards: &Guards, token: u64) {
     let guard = Arc::clone(&guards.lock().unwrap()[&token]);
     thread::spawn(move || {
@@ -124,17 +125,17 @@ fn spin(guards: &Guards, token: u64) {
             let at_us = boottime_us();
             if guard.check().is_err() {
                 drop(guard);
-                break say(&format!("ended {last_us}"));
+                break print_line(&format!("ended {last_us}"));
             }
             if last_us == 0 {
-                say("spinning");
+                print_line("spinning");
             }
             last_us = at_us;
         }
     });
 }
 
-fn say(line: &str) {
+fn print_line(line: &str) {
     println!("{MARK}{line}");
 }
 
@@ -146,26 +147,25 @@ fn child() {
     runtime.block_on(obey(&url));
 }
 
-/// `lock NAME LEASE_MS` says `held TOKEN` when it is, and goes on meanwhile; `check TOKEN` says `valid` or `lost NAME WHY`;
-/// `spin TOKEN` says `spinning`, checks again and again, and when it is lost says `ended AT`: when the last check that said
-/// yes had not yet begun;
-/// `write PORT TOKEN` writes to the fenced register without a check, and says `accepted` or `refused`; `release TOKEN`
-/// says what the store said.
+/// `lock NAME LEASE_MS` prints `held TOKEN` when the lock is granted, and does not block other commands meanwhile.
+/// `check TOKEN` prints `valid` or `lost NAME WHY`. `spin TOKEN` prints `spinning` and checks repeatedly. When the lock
+/// is lost, it prints `ended AT`: the time just before the last check that succeeded. `write PORT TOKEN` writes to the
+/// fenced register without a check, and prints `accepted` or `refused`. `release TOKEN` prints the reply of the store.
 async fn obey(url: &str) {
     let client = client(url, Duration::from_secs(30)).await;
     let guards = Guards::default();
-    let (tell, mut orders) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut orders) = tokio::sync::mpsc::unbounded_channel();
     thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
-            let _ended = tell.send(line);
+            let _ended = sender.send(line);
         }
     });
-    say("ready");
+    print_line("ready");
     while let Some(line) = orders.recv().await {
         let words: Vec<&str> = line.split(' ').collect();
         let token = || words.last().and_then(|word| word.parse().ok()).expect("a token");
         match words[..] {
-            // With an entry of its own, whoever else of this process waits.
+            // With an entry of its own, although others of this process may wait.
             ["lock", name, lease_ms] => {
                 let mutex = client.mutex(name).lease(Duration::from_millis(lease_ms.parse().unwrap())).fair();
                 let guards = Arc::clone(&guards);
@@ -173,25 +173,25 @@ async fn obey(url: &str) {
                     let guard = mutex.lock().await.unwrap();
                     let token = guard.token().get();
                     guards.lock().unwrap().insert(token, Arc::new(guard));
-                    say(&format!("held {token}"));
+                    print_line(&format!("held {token}"));
                 });
             }
             ["check", _] => match guards.lock().unwrap()[&token()].check() {
-                Ok(_) => say("valid"),
-                Err(lost) => say(&format!("lost {} {:?}", lost.name(), lost.reason())),
+                Ok(_) => print_line("valid"),
+                Err(lost) => print_line(&format!("lost {} {:?}", lost.name(), lost.reason())),
             },
             ["spin", _] => spin(&guards, token()),
             ["write", port, _] => match Registers::at(port.parse().unwrap()).write_fenced("shelf", token()) {
-                Fenced::Accepted(_) => say("accepted"),
-                Fenced::Refused => say("refused"),
-                Fenced::Unknown => say("no answer from the register"),
+                Fenced::Accepted(_) => print_line("accepted"),
+                Fenced::Refused => print_line("refused"),
+                Fenced::Unknown => print_line("no answer from the register"),
             },
             ["release", _] => {
                 let guard = guards.lock().unwrap().remove(&token()).expect("a held token");
-                let guard = Arc::into_inner(guard).expect("nobody spins on it");
-                say(&format!("released {:?}", guard.release().await));
+                let guard = Arc::into_inner(guard).expect("no thread spins on it");
+                print_line(&format!("released {:?}", guard.release().await));
             }
-            _ => panic!("no order: {line}"),
+            _ => panic!("unknown command: {line}"),
         }
     }
 }

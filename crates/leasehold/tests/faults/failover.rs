@@ -1,4 +1,4 @@
-//! Failovers: to a replica that missed something, and away from a primary that goes on talking.
+//! Failovers: to a replica that missed a write, and away from an old primary that still answers.
 
 use std::time::{Duration, Instant};
 
@@ -7,39 +7,39 @@ use leasehold::{Leasehold, LostReason, Released};
 use leasehold_testkit::proxy::{Fault, Requests};
 use leasehold_testkit::{FaultProxy, RedisServer, Value, wait_until};
 
-use crate::common::{Bench, KEY, LONG, NAME, PROMPT, assert_kept, client, granted, join, within};
+use crate::common::{Harness, KEY, LONG, NAME, PROMPT, assert_kept, client, granted, join, within};
 
 /// A primary behind a proxy, and its replica.
 struct Pair {
-    bench: Bench,
+    harness: Harness,
     replica: RedisServer,
 }
 
 impl Pair {
     fn new() -> Self {
-        let bench = Bench::new();
-        let replica = RedisServer::builder().replica_of(&bench.server).start();
-        Self { bench, replica }
+        let harness = Harness::new();
+        let replica = RedisServer::builder().replica_of(&harness.server).start();
+        Self { harness, replica }
     }
 
     fn proxy(&self) -> &FaultProxy {
-        &self.bench.proxy
+        &self.harness.proxy
     }
 
-    /// Waits until the replica has what the primary has for this key.
+    /// Waits until the replica has the primary's data of this key.
     fn sync(&self, key: &str) {
         let get = ["GET", key];
-        wait_until("the replica has it", LONG, || self.replica.command(&get) == self.bench.server.command(&get));
+        wait_until("the replica has it", LONG, || self.replica.command(&get) == self.harness.server.command(&get));
     }
 
-    /// The replica misses what comes from now on.
+    /// From now on the replica misses all writes.
     fn part(&self) {
         assert_eq!(self.replica.command(&["REPLICAOF", "NO", "ONE"]), Value::Status("OK".into()));
     }
 
-    /// The primary dies, and the replica is the primary.
+    /// The primary dies, and the replica becomes the primary.
     fn fail_over(&self) {
-        self.bench.server.kill();
+        self.harness.server.kill();
         self.proxy().set_target(self.replica.port());
     }
 
@@ -51,7 +51,7 @@ impl Pair {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn to_a_replica_that_missed_the_last_grant() {
     let (pair, lease) = (Pair::new(), Duration::from_secs(3));
-    let client = pair.bench.through(lease).await;
+    let client = pair.harness.through(lease).await;
     let first = client.mutex(NAME).lock().await.unwrap();
     let seen = first.token();
     assert_eq!(first.release().await.unwrap(), Released::Released);
@@ -61,7 +61,7 @@ async fn to_a_replica_that_missed_the_last_grant() {
     let there = pair.replica.command(&["GET", KEY]);
     assert!(there.text().is_some_and(|text| text.contains(&seen.to_string())), "{there:?}");
     pair.fail_over();
-    let lost = within(lease, "word of the loss", missed.lost()).await;
+    let lost = within(lease, "the notification of the loss", missed.lost()).await;
     assert!(matches!(lost.reason(), LostReason::Forgotten | LostReason::Expired), "{lost:?}");
     let next = within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap();
     assert!(next.token() > missed.token() && missed.token() > seen, "tokens rise");
@@ -69,11 +69,11 @@ async fn to_a_replica_that_missed_the_last_grant() {
     assert_kept(&next, lease).await;
 }
 
-/// The replica still has the grant that was given back since: the session says so again (P13).
+/// The replica still has the grant that was released since. The session repeats the release (P13).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn to_a_replica_that_missed_a_release() {
     let (pair, lease) = (Pair::new(), Duration::from_secs(30));
-    let client = pair.bench.through(lease).await;
+    let client = pair.harness.through(lease).await;
     let guard = client.mutex(NAME).lock().await.unwrap();
     pair.sync(KEY);
     pair.part();
@@ -82,21 +82,21 @@ async fn to_a_replica_that_missed_a_release() {
     assert!(next.mutex(NAME).try_lock().await.unwrap().is_none(), "it comes back with the failover");
     let waiting = join(&next, NAME, 1).await;
     pair.fail_over();
-    // Between two tries to reconnect the session waits for a second at most.
+    // Between two tries to reconnect the session waits at most a second.
     drop(granted(Duration::from_secs(1) + PROMPT, waiting).await);
 }
 
-/// An orderly failover: the replica has everything, and the old primary becomes a replica of it. It closes nothing, and
-/// answers whoever stays READONLY for ever.
+/// An orderly failover: the replica has all data, and the old primary becomes a replica of it. The old primary closes
+/// no connection, and answers READONLY for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn away_from_a_primary_that_was_demoted() {
     let (pair, lease) = (Pair::new(), Duration::from_secs(3));
-    let client = pair.bench.through(lease).await;
+    let client = pair.harness.through(lease).await;
     let kept = client.mutex(NAME).lock().await.unwrap();
     pair.sync(KEY);
     pair.part();
     let port = pair.replica.port().to_string();
-    assert_eq!(pair.bench.server.command(&["REPLICAOF", "127.0.0.1", &port]), Value::Status("OK".into()));
+    assert_eq!(pair.harness.server.command(&["REPLICAOF", "127.0.0.1", &port]), Value::Status("OK".into()));
     pair.proxy().set_target(pair.replica.port());
     let asked = pair.proxy().seen().count("EVALSHA");
     assert_kept(&kept, 2 * lease).await;
@@ -104,55 +104,55 @@ async fn away_from_a_primary_that_was_demoted() {
     assert_eq!(holder.token, kept.token());
     assert_eq!(kept.release().await.unwrap(), Released::Released);
     let asked = pair.proxy().seen().count("EVALSHA") - asked;
-    assert!(asked < 100, "a server that answers READONLY is not asked again and again: {asked} times");
+    assert!(asked < 100, "a server that answers READONLY gets few requests: {asked}");
 }
 
-/// While there is no primary at all, nobody is asked again and again either, and nothing is lost if there is one in time.
+/// While there is no primary at all, the client sends few requests, and loses nothing if there is a primary in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn demoted_and_promoted_again() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(4));
-    let (client, other) = (bench.through(lease).await, bench.through(lease).await);
+    let (harness, lease) = (Harness::new(), Duration::from_secs(4));
+    let (client, other) = (harness.through(lease).await, harness.through(lease).await);
     let kept = client.mutex(NAME).lock().await.unwrap();
     let waiting = join(&other, NAME, 1).await;
-    // A primary that cannot be reached: what is here stays, and is read-only.
+    // Its primary cannot be reached. The data stays, and is read-only.
     let nobody = leasehold_testkit::free_port();
     let port = nobody.number().to_string();
-    assert_eq!(bench.server.command(&["REPLICAOF", "127.0.0.1", &port]), Value::Status("OK".into()));
-    let asked = bench.proxy.seen().count("EVALSHA");
+    assert_eq!(harness.server.command(&["REPLICAOF", "127.0.0.1", &port]), Value::Status("OK".into()));
+    let asked = harness.proxy.seen().count("EVALSHA");
     let error = client.mutex("b").try_lock().await.unwrap_err();
     assert!(error.to_string().contains("replica") && error.is_retryable(), "{error}");
     assert_kept(&kept, lease / 2).await;
-    let asked = bench.proxy.seen().count("EVALSHA") - asked;
-    assert!(asked < 100, "a server that answers READONLY is not asked again and again: {asked} times");
-    assert_eq!(bench.server.command(&["REPLICAOF", "NO", "ONE"]), Value::Status("OK".into()));
+    let asked = harness.proxy.seen().count("EVALSHA") - asked;
+    assert!(asked < 100, "a server that answers READONLY gets few requests: {asked}");
+    assert_eq!(harness.server.command(&["REPLICAOF", "NO", "ONE"]), Value::Status("OK".into()));
     assert_kept(&kept, lease).await;
     assert_eq!(kept.release().await.unwrap(), Released::Released);
     drop(granted(Duration::from_secs(2), waiting).await);
 }
 
-/// The session's connection leads to the new primary and the callers' to the old one, which lives on, cut off: what it
-/// says is not heard any more.
+/// The session's connection leads to the new primary, and the callers' connection to the old one, which lives on, cut
+/// off. The client no longer believes its replies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn old_primary_that_lives_on() {
     let (pair, lease) = (Pair::new(), Duration::from_secs(3));
-    let client = pair.bench.through(lease).await;
+    let client = pair.harness.through(lease).await;
     let kept = client.mutex(NAME).lock().await.unwrap();
     pair.sync(KEY);
     pair.part();
     pair.proxy().set_target(pair.replica.port());
-    let home = pair.bench.home();
+    let home = pair.harness.home();
     let cut = pair.proxy().inject(Fault::cut_before(Requests::matching(move |c| c.connection == home)).once());
     cut.wait(1, LONG);
-    // It is there, and renews.
+    // The session's connection is there, and renews.
     let begun = Instant::now();
-    while !pair.bench.calls(Script::Renew).iter().any(|call| call.connection > home) {
-        assert!(begun.elapsed() < LONG, "the session does not come");
+    while !pair.harness.calls(Script::Renew).iter().any(|call| call.connection > home) {
+        assert!(begun.elapsed() < LONG, "the session does not reconnect");
         tokio::task::yield_now().await;
     }
     let begun = Instant::now();
     let fresh = within(LONG, "the lock", client.mutex("b").lock()).await.unwrap();
     assert!(begun.elapsed() < PROMPT);
-    assert_eq!(pair.bench.server.command(&["EXISTS", "lh1:{b}"]), Value::Int(0), "asked at the old primary");
+    assert_eq!(pair.harness.server.command(&["EXISTS", "lh1:{b}"]), Value::Int(0), "the old primary was used");
     assert_eq!(pair.replica.command(&["EXISTS", "lh1:{b}"]), Value::Int(1));
     assert_kept(&kept, lease).await;
     assert!(fresh.check().is_ok());

@@ -1,4 +1,4 @@
-//! A server whose memory is full, and a queue that is.
+//! A server whose memory is full, and a queue that is full.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold::{ErrorKind, Released};
 use leasehold_testkit::{RedisServer, Value};
 
 use crate::bad_store::Forged;
-use crate::common::{Bench, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, within};
+use crate::common::{Harness, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, within};
 
 fn set_memory(server: &RedisServer, bytes: &str) {
     assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", bytes]), Value::Status("OK".into()));
@@ -15,14 +15,14 @@ fn set_memory(server: &RedisServer, bytes: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory() {
-    let (bench, lease) = (Bench::new(), Duration::from_millis(1500));
-    let (client, other) = (bench.through(lease).await, bench.beside(lease).await);
+    let (harness, lease) = (Harness::new(), Duration::from_millis(1500));
+    let (client, other) = (harness.through(lease).await, harness.beside(lease).await);
     let guard = client.mutex(NAME).lock().await.unwrap();
     let waiting = join(&other, NAME, 1).await;
     let leaving = join(&client, NAME, 2).await;
-    set_memory(&bench.server, "1");
-    assert!(matches!(bench.server.command(&["SET", "k", "v"]), Value::Error(said) if said.starts_with("OOM")));
-    // New locks are refused, and say why.
+    set_memory(&harness.server, "1");
+    assert!(matches!(harness.server.command(&["SET", "k", "v"]), Value::Error(said) if said.starts_with("OOM")));
+    // New locks are refused, and the error says why.
     for error in [
         within(PROMPT, "a refusal", client.mutex("b").lock()).await.unwrap_err(),
         client.mutex("b").try_lock().await.unwrap_err(),
@@ -31,7 +31,8 @@ async fn memory() {
         assert_eq!((error.kind(), error.may_have_acted(), error.is_retryable()), (ErrorKind::Store, false, true));
         assert!(error.to_string().contains("out of memory") && error.to_string().contains("maxmemory"), "{error}");
     }
-    // What there is goes on: renewals, leaves, looks (each waiter looks at least twice in this time), releases.
+    // Everything else goes on: renewals, leaves, re-checks (each waiter re-checks at least twice in this time),
+    // releases.
     leaving.abort();
     await_waiters(&other, NAME, 1).await;
     assert_kept(&guard, 2 * lease).await;
@@ -39,20 +40,20 @@ async fn memory() {
     let guard = granted(PROMPT, waiting).await;
     assert_kept(&guard, 2 * lease).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    set_memory(&bench.server, "0");
+    set_memory(&harness.server, "0");
     drop(within(PROMPT, "the lock", client.mutex("b").lock()).await.unwrap());
 }
 
-/// The holder dies while the memory is full: looks are refused, and hand over all the same.
+/// The holder dies while the memory is full: re-checks are refused, and hand over all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_when_a_holder_dies() {
-    let (bench, lease) = (Bench::new(), Duration::from_millis(1500));
-    let (client, other) = (bench.through(lease).await, bench.beside(lease).await);
-    let mut holder = crate::child::Worker::start(&bench.server.url());
-    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
-    holder.hears("held");
+    let (harness, lease) = (Harness::new(), Duration::from_millis(1500));
+    let (client, other) = (harness.through(lease).await, harness.beside(lease).await);
+    let mut holder = crate::child::Worker::start(&harness.server.url());
+    holder.command(&format!("lock {NAME} {}", lease.as_millis()));
+    holder.expect_line("held");
     let waiting = join(&other, NAME, 1).await;
-    set_memory(&bench.server, "1");
+    set_memory(&harness.server, "1");
     assert_eq!(client.mutex("b").try_lock().await.unwrap_err().kind(), ErrorKind::Store);
     holder.kill();
     drop(granted(lease + crate::common::TAKEOVER_SLACK, waiting).await);
@@ -60,12 +61,12 @@ async fn memory_when_a_holder_dies() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn queue() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
-    let client = bench.through(lease).await;
+    let (harness, lease) = (Harness::new(), Duration::from_secs(30));
+    let client = harness.through(lease).await;
     let guard = client.mutex(NAME).lock().await.unwrap();
-    let mut resp = bench.server.resp();
+    let mut resp = harness.server.resp();
     let waiters = u64::try_from(leasehold_spec::limits::QUEUE_MAX).unwrap();
-    // The dead of an earlier day: entries of sessions that are gone. Sent in one go, so that it takes a second.
+    // Entries of sessions that are long gone. They are sent in one write, so that it takes a second.
     for counter in 1..=waiters {
         Forged { session: "d".repeat(32), counter, claim_ms: 1000, label: "" }.send(&mut resp);
     }
@@ -83,9 +84,9 @@ async fn queue() {
     assert_eq!(client.mutex(NAME).inspect().await.unwrap().waiters, leasehold_spec::limits::QUEUE_MAX);
     guard.check().unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    // 64 in each step, so that no step holds the server up; and they are gone before anybody needs to look.
+    // Each step removes 64, so that no step blocks the server. They are gone before any waiter needs a re-check.
     await_waiters(&client, NAME, 0).await;
-    let settles = bench.calls(Script::Settle).len();
+    let settles = harness.calls(Script::Settle).len();
     assert!(settles >= 10_000 / 64 - 1, "{settles}");
     drop(within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap());
 }

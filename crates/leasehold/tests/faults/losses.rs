@@ -6,57 +6,58 @@ use leasehold::{Lost, LostReason, Released};
 use leasehold_testkit::RedisServer;
 use leasehold_testkit::proxy::Way;
 
-use crate::common::{Bench, LONG, NAME, PROMPT, within};
+use crate::common::{Harness, LONG, NAME, PROMPT, within};
 
 const LEASE: Duration = Duration::from_millis(1500);
-/// A reply this late is one that was on its way.
+/// The slack for a reply that was in flight.
 const SLACK: Duration = Duration::from_millis(400);
 
-/// Asserts that the store was named as the cause, and since when.
+/// Asserts that the loss names the store as the cause, and the time of its last reply.
 fn assert_unreachable(lost: &Lost, since: Instant) {
     assert_eq!(lost.name(), NAME);
     let LostReason::Unreachable { lasted } = lost.reason() else { panic!("{lost:?}") };
-    // The last reply was that to the grant or to a renewal, at most a third of a lease before.
+    // The last reply was the reply to the acquire or to a renewal, at most a third of a lease before.
     let (least, most) = (since.elapsed().saturating_sub(SLACK), since.elapsed() + LEASE / 3 + SLACK);
     assert!((least..=most).contains(&lasted), "{lasted:?} of {least:?} to {most:?}");
     assert!(lost.to_string().starts_with("lost \"stock\": the store has not confirmed the lease for "), "{lost}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unreachable_store_is_named_and_since_when() {
-    // The connections stand still, are cut and refused, or the server is dead.
+async fn an_unreachable_store_is_named_with_the_time_of_its_last_reply() {
+    // The connections stall, are cut and refused, or the server is dead.
     for fault in ["stalled", "cut", "killed"] {
-        let bench = Bench::new();
-        let client = bench.through(LEASE).await;
+        let harness = Harness::new();
+        let client = harness.through(LEASE).await;
         let guard = client.mutex(NAME).lock().await.unwrap();
         tokio::time::sleep(LEASE * 2).await;
         assert!(guard.is_valid(), "renewed");
         let since = Instant::now();
         match fault {
-            "stalled" => bench.proxy.stall(Way::Both),
+            "stalled" => harness.proxy.stall(Way::Both),
             "cut" => {
-                bench.proxy.refuse_connections();
-                assert!(bench.proxy.cut_all() >= 1);
+                harness.proxy.refuse_connections();
+                assert!(harness.proxy.cut_all() >= 1);
             }
-            _ => bench.server.kill(),
+            _ => harness.server.kill(),
         }
         let lost = within(LEASE + PROMPT, "the loss", guard.lost()).await;
         println!("{fault}: {lost}");
         assert_unreachable(&lost, since);
-        assert_eq!(guard.check(), Err(lost), "and says so for ever");
+        assert_eq!(guard.check(), Err(lost), "the reason does not change");
     }
 }
 
 /// A guard that entered on its claim is lost a second later if the store does not reply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fixed_lease_whose_claim_was_not_answered_is_not_over() {
-    let bench = Bench::new();
-    let (holder, next) = (bench.beside(Duration::from_secs(30)).await, bench.through(Duration::from_secs(30)).await);
+    let harness = Harness::new();
+    let (holder, next) =
+        (harness.beside(Duration::from_secs(30)).await, harness.through(Duration::from_secs(30)).await);
     let guard = holder.mutex(NAME).lock().await.unwrap();
     let fixed = next.mutex(NAME).fixed_lease(Duration::from_secs(20));
     let waiting = tokio::spawn(async move { fixed.lock().await });
     crate::common::await_waiters(&holder, NAME, 1).await;
-    bench.proxy.stall(Way::Requests);
+    harness.proxy.stall(Way::Requests);
     let since = Instant::now();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let guard = within(PROMPT, "the grant", waiting).await.unwrap().unwrap();
@@ -67,9 +68,9 @@ async fn a_fixed_lease_whose_claim_was_not_answered_is_not_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_was_meant_to_end_is_over() {
-    let bench = Bench::new();
-    let client = bench.through(LEASE).await;
+async fn a_lease_with_a_chosen_end_is_over() {
+    let harness = Harness::new();
+    let client = harness.through(LEASE).await;
     let of = |name: &str| client.mutex(name);
     let hold = of("hold").max_hold(LEASE + LEASE / 3).lock().await.unwrap();
     let shortest = of("shortest").max_hold(LEASE).lock().await.unwrap();
@@ -83,38 +84,40 @@ async fn a_lease_that_was_meant_to_end_is_over() {
         println!("{lost}");
         assert_eq!((lost.name(), lost.reason()), (name, reason));
     }
-    // What was to be renewed, and was not, did not end at its longest hold.
+    // A lease that was to be renewed, and was not, did not end at its maximum hold.
     let cut = client.mutex(NAME).max_hold(LEASE * 10).lock().await.unwrap();
-    bench.proxy.stall(Way::Both);
+    harness.proxy.stall(Way::Both);
     let lost = within(LEASE + PROMPT, "the loss", cut.lost()).await;
     assert!(matches!(lost.reason(), LostReason::Unreachable { .. }), "{lost:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_forgets_is_named() {
-    let bench = Bench::new();
-    let (a, b) = (bench.through(LEASE).await, bench.beside(LEASE).await);
+    let harness = Harness::new();
+    let (a, b) = (harness.through(LEASE).await, harness.beside(LEASE).await);
     let guards = [a.mutex(NAME).lock().await.unwrap(), a.mutex("b").lock().await.unwrap()];
-    // Longer than any range of tokens: the token of the next holder is none of a range that was reserved.
+    // Longer than any range of tokens, so that the token of the next holder is not one of a reserved range.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    bench.server.command(&["FLUSHALL"]);
+    harness.server.command(&["FLUSHALL"]);
     let next = b.mutex(NAME).lock().await.unwrap();
     let [superseded, forgotten] = guards.each_ref().map(leasehold::Guard::lost);
-    let (superseded, forgotten) =
-        (within(LEASE, "word of the loss", superseded).await, within(LEASE, "word of the loss", forgotten).await);
+    let (superseded, forgotten) = (
+        within(LEASE, "the notification of the loss", superseded).await,
+        within(LEASE, "the notification of the loss", forgotten).await,
+    );
     println!("{superseded}\n{forgotten}");
     assert_eq!((superseded.name(), superseded.reason()), (NAME, LostReason::Superseded));
     assert_eq!((forgotten.name(), forgotten.reason()), ("b", LostReason::Forgotten));
     assert!(next.is_valid());
 }
 
-/// The store replies, and refuses: it is not unreachable.
+/// The store replies, but refuses: it is not unreachable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_refuses_renewals_is_not_unreachable() {
-    let bench = Bench::with(RedisServer::start());
-    let client = bench.through(LEASE).await;
+    let harness = Harness::with(RedisServer::start());
+    let client = harness.through(LEASE).await;
     let guard = client.mutex(NAME).lock().await.unwrap();
-    bench.server.command(&["SET", crate::common::KEY, "the data of another program"]);
+    harness.server.command(&["SET", crate::common::KEY, "the data of another program"]);
     let lost = within(LEASE + PROMPT, "the loss", guard.lost()).await;
     println!("{lost}");
     assert_eq!((lost.name(), lost.reason()), (NAME, LostReason::Expired));

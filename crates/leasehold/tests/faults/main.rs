@@ -1,9 +1,9 @@
 //! Locks on a real Redis while something breaks: a process, a connection, the server, its clock, its memory.
 //!
-//! Each test has a server of its own, mostly behind a [`FaultProxy`](leasehold_testkit::FaultProxy), and asserts three
-//! things: that its fault happened, that what must hold held, and that what must come came, in the time that the protocol
-//! promises. That time is written as what the protocol says (a lease, a claim, a look) plus a slack with a name: see
-//! [`common`]. What takes longer than that has a reason, and is a failure.
+//! Each test has a server of its own, mostly behind a [`FaultProxy`](leasehold_testkit::FaultProxy). Each test asserts
+//! three things: its fault happened, every safety property held, and every expected event came within the time that the
+//! protocol guarantees. A test writes that time as in the protocol (a lease, a claim, a re-check) plus a slack with a
+//! name: see [`common`]. An event that takes longer is a failure, and has a cause to be found.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bad_input;

@@ -1,4 +1,4 @@
-//! Processes that are killed, and processes that stand still.
+//! Processes that are killed, and processes that are frozen.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use leasehold_testkit::{RedisServer, Registers, Value, boottime_us, wait_until};
 
 use crate::child::Worker;
 use crate::common::{
-    Bench, CLAIM, CLAIM_SLACK, KEY, LONG, NAME, PROMPT, REVOKED_SLACK, TAKEOVER_SLACK, await_waiters, client, granted,
-    inboxes, join, within,
+    CLAIM, CLAIM_SLACK, Harness, KEY, LONG, NAME, PROMPT, REVOKED_SLACK, TAKEOVER_SLACK, await_waiters, client,
+    granted, inboxes, join, within,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -21,31 +21,31 @@ async fn holder_killed() {
     let (server, lease) = (RedisServer::start(), Duration::from_millis(1500));
     let next = client(&server.url(), lease).await;
     let mut holder = Worker::start(&server.url());
-    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
-    let token: u64 = holder.hears("held").parse().unwrap();
+    holder.command(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.expect_line("held").parse().unwrap();
     let waiting = join(&next, NAME, 1).await;
     let asked = Instant::now();
     let left = next.mutex(NAME).inspect().await.unwrap().holder.expect("held").remaining;
     holder.kill();
     let killed = Instant::now();
     let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
-    assert!(asked.elapsed() >= left, "nobody holds before the lease has ended: {left:?}");
+    assert!(asked.elapsed() >= left, "the next waiter got the lock before the lease ended: {left:?}");
     assert!(killed.elapsed() <= lease + TAKEOVER_SLACK);
     assert!(guard.token().get() > token);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// The waiter's own lease is 30 s, so that it looks every 5 s only: it must know when the *holder's* ends, which is moved
-/// at every renewal.
+/// The waiter's own lease is 30 s, so it re-checks only every 5 s. It must know when the *holder's* lease ends, and
+/// that end moves at every renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_of_a_short_lease_killed_before_a_waiter_with_a_long_one() {
     let (server, short) = (RedisServer::start(), Duration::from_secs(1));
     let next = client(&server.url(), LEASE).await;
     let mut holder = Worker::start(&server.url());
-    holder.tell(&format!("lock {NAME} {}", short.as_millis()));
-    holder.hears("held");
+    holder.command(&format!("lock {NAME} {}", short.as_millis()));
+    holder.expect_line("held");
     let waiting = join(&next, NAME, 1).await;
-    // It renews a while: the end that the waiter was told when it joined the queue has passed.
+    // The holder renews for a while: the end that the waiter got when it joined the queue has passed.
     tokio::time::sleep(short * 13 / 10).await;
     assert!(!waiting.is_finished(), "the holder renews");
     holder.kill();
@@ -58,7 +58,7 @@ async fn waiter_killed() {
     let (holder, next) = (client(&server.url(), LEASE).await, client(&server.url(), LEASE).await);
     let guard = holder.mutex(NAME).lock().await.unwrap();
     let mut first = Worker::start(&server.url());
-    first.tell(&format!("lock {NAME} 30000"));
+    first.command(&format!("lock {NAME} 30000"));
     await_waiters(&next, NAME, 1).await;
     let waiting = join(&next, NAME, 2).await;
     assert_eq!(inboxes(&server), 3);
@@ -71,7 +71,7 @@ async fn waiter_killed() {
     assert!(released.elapsed() < CLAIM, "a dead waiter costs no claim");
 }
 
-/// A monitor hears every message, so that PUBLISH counts one receiver for a dead inbox too (P6).
+/// A monitor receives every message, so PUBLISH counts one receiver for a dead inbox too (P6).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiter_killed_while_a_monitor_listens_to_everything() {
     let server = RedisServer::start();
@@ -80,7 +80,7 @@ async fn waiter_killed_while_a_monitor_listens_to_everything() {
     let (holder, next) = (client(&server.url(), LEASE).await, client(&server.url(), LEASE).await);
     let guard = holder.mutex(NAME).lock().await.unwrap();
     let mut first = Worker::start(&server.url());
-    first.tell(&format!("lock {NAME} 30000"));
+    first.command(&format!("lock {NAME} 30000"));
     await_waiters(&next, NAME, 1).await;
     let waiting = join(&next, NAME, 2).await;
     first.kill();
@@ -89,7 +89,7 @@ async fn waiter_killed_while_a_monitor_listens_to_everything() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let guard = granted(PROMPT, waiting).await;
     assert!(released.elapsed() < CLAIM, "a dead waiter costs no claim");
-    // The monitor was there: it has heard this grant, and no other. (Each session's probe is a message as well.)
+    // The monitor was there: it has received this grant, and no other. (Each session's probe is a message as well.)
     let token = guard.token().get().to_string();
     let mut grants = 0;
     while grants == 0 {
@@ -118,7 +118,7 @@ async fn frozen(waiters: usize) {
     let (holder, next) = (client(&server.url(), LEASE).await, client(&server.url(), LEASE).await);
     let guard = holder.mutex(NAME).lock().await.unwrap();
     let mut first = Worker::start(&server.url());
-    (0..waiters).for_each(|_| first.tell(&format!("lock {NAME} 30000")));
+    (0..waiters).for_each(|_| first.command(&format!("lock {NAME} 30000")));
     await_waiters(&next, NAME, waiters).await;
     let waiting = join(&next, NAME, waiters + 1).await;
     first.stop();
@@ -130,20 +130,20 @@ async fn frozen(waiters: usize) {
     let took = released.elapsed();
     assert!((CLAIM..=CLAIM + CLAIM_SLACK).contains(&took), "{took:?}");
     assert!(guard.token() > seen.token);
-    // It comes back to its place with all its waiters, by one look, and its stale push is not believed.
+    // The process gets its place back with all its waiters, by one re-check, and its stale push is not believed.
     first.cont();
     within(PROMPT, "all of them", await_waiters(&next, NAME, waiters)).await;
     let token = guard.token().get();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let mut last = token;
     for _ in 0..waiters {
-        let held: u64 = first.hears("held").parse().unwrap();
+        let held: u64 = first.expect_line("held").parse().unwrap();
         assert!(held > last, "tokens rise: {held} after {last}");
         last = held;
-        first.tell(&format!("check {held}"));
-        assert_eq!(first.hears("valid"), "");
-        first.tell(&format!("release {held}"));
-        assert_eq!(first.hears("released"), "Ok(Released)");
+        first.command(&format!("check {held}"));
+        assert_eq!(first.expect_line("valid"), "");
+        first.command(&format!("release {held}"));
+        assert_eq!(first.expect_line("released"), "Ok(Released)");
     }
 }
 
@@ -152,14 +152,14 @@ async fn holder_stopped_beyond_its_lease() {
     let (server, shelves, lease) = (RedisServer::start(), RedisServer::start(), Duration::from_secs(1));
     let next = client(&server.url(), lease).await;
     let mut holder = Worker::start(&server.url());
-    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
-    let token: u64 = holder.hears("held").parse().unwrap();
-    holder.tell(&format!("check {token}"));
-    holder.hears("valid");
-    holder.tell(&format!("write {} {token}", shelves.port()));
-    holder.hears("accepted");
-    holder.tell(&format!("spin {token}"));
-    holder.hears("spinning");
+    holder.command(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.expect_line("held").parse().unwrap();
+    holder.command(&format!("check {token}"));
+    holder.expect_line("valid");
+    holder.command(&format!("write {} {token}", shelves.port()));
+    holder.expect_line("accepted");
+    holder.command(&format!("spin {token}"));
+    holder.expect_line("spinning");
     let waiting = join(&next, NAME, 1).await;
     holder.stop();
     let stopped_us = boottime_us();
@@ -167,30 +167,30 @@ async fn holder_stopped_beyond_its_lease() {
     assert!(guard.token().get() > token);
     let write = Registers::at(shelves.port()).write_fenced("shelf", guard.token().get());
     assert!(matches!(write, Fenced::Accepted(_)), "{write:?}");
-    // Told while it stands still: this is the first that it does.
-    holder.tell(&format!("check {token}"));
-    holder.tell(&format!("write {} {token}", shelves.port()));
+    // Sent while the process is stopped: it executes this first when it goes on.
+    holder.command(&format!("check {token}"));
+    holder.command(&format!("write {} {token}", shelves.port()));
     holder.cont();
-    let last_us: u64 = holder.hears("ended").parse().unwrap();
-    assert!(last_us <= stopped_us, "the first check that it made when it went on said yes");
-    let lost = holder.hears("lost");
+    let last_us: u64 = holder.expect_line("ended").parse().unwrap();
+    assert!(last_us <= stopped_us, "the first check after the stop succeeded");
+    let lost = holder.expect_line("lost");
     assert!(lost.starts_with("stock Stopped { lasted: "), "the store is not to blame: {lost}");
-    assert_eq!(holder.hears("refused"), "");
-    holder.tell(&format!("release {token}"));
-    assert_eq!(holder.hears("released"), "Ok(NotHeld)");
+    assert_eq!(holder.expect_line("refused"), "");
+    holder.command(&format!("release {token}"));
+    assert_eq!(holder.expect_line("released"), "Ok(NotHeld)");
     assert!(guard.check().is_ok(), "the late release took nothing away");
 }
 
-/// The holder hears of nothing, and the revoker is gone: the waiter is told when the grace ends, long before its own next
-/// re-check (4 s at the earliest).
+/// The holder gets no message, and the revoker is gone. The waiter is notified when the grace ends, long before its own
+/// next re-check (4 s at the earliest).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_stopped_and_revoked_by_a_client_that_is_gone() {
     let server = RedisServer::start();
     let (grace, lease) = (Duration::from_secs(1), Duration::from_secs(60));
     let next = client(&server.url(), LEASE).await;
     let mut holder = Worker::start(&server.url());
-    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
-    let token: u64 = holder.hears("held").parse().unwrap();
+    holder.command(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.expect_line("held").parse().unwrap();
     let waiting = join(&next, NAME, 1).await;
     holder.stop();
     let operator = client(&server.url(), LEASE).await;
@@ -208,17 +208,17 @@ async fn holder_stopped_and_revoked_by_a_client_that_is_gone() {
 
 /// P15: without the message the waiter's own re-check hands over, at most 1.2 s later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn holder_stopped_and_revoked_and_the_waiter_hears_nothing_of_it() {
-    let (bench, grace, lease) = (Bench::new(), Duration::from_millis(300), Duration::from_secs(3));
+async fn holder_stopped_and_revoked_and_the_waiter_gets_no_message() {
+    let (harness, grace, lease) = (Harness::new(), Duration::from_millis(300), Duration::from_secs(3));
     let look = lease / 3 * 12 / 10;
-    let next = bench.through(lease).await;
-    let mut holder = Worker::start(&bench.server.url());
-    holder.tell(&format!("lock {NAME} 60000"));
-    holder.hears("held");
+    let next = harness.through(lease).await;
+    let mut holder = Worker::start(&harness.server.url());
+    holder.command(&format!("lock {NAME} 60000"));
+    holder.expect_line("held");
     let waiting = join(&next, NAME, 1).await;
     holder.stop();
-    let lost = bench.proxy.inject(Fault::drop_push().times(1));
-    let operator = bench.beside(LEASE).await;
+    let lost = harness.proxy.inject(Fault::drop_push().times(1));
+    let operator = harness.beside(LEASE).await;
     let seen = operator.mutex(NAME).inspect().await.unwrap().holder.expect("held");
     operator.mutex(NAME).revoke(&seen, grace).await.unwrap();
     assert!(operator.close().await.unconfirmed().is_empty());
@@ -227,25 +227,25 @@ async fn holder_stopped_and_revoked_and_the_waiter_hears_nothing_of_it() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// More dead waiters than one step looks at: the release says MORE, and whoever hears that goes on.
+/// There are more dead waiters than one step examines. The reply to the release says MORE, and the session continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundred_dead_waiters_before_a_live_one() {
-    let bench = Bench::new();
-    let (holder, next) = (bench.through(LEASE).await, bench.beside(LEASE).await);
+    let harness = Harness::new();
+    let (holder, next) = (harness.through(LEASE).await, harness.beside(LEASE).await);
     let guard = holder.mutex(NAME).lock().await.unwrap();
-    let mut dead = Worker::start(&bench.server.url());
-    (0..100).for_each(|_| dead.tell(&format!("lock {NAME} 30000")));
+    let mut dead = Worker::start(&harness.server.url());
+    (0..100).for_each(|_| dead.command(&format!("lock {NAME} 30000")));
     await_waiters(&next, NAME, 100).await;
     let waiting = join(&next, NAME, 101).await;
     dead.kill();
-    wait_until("the server sees that they are gone", LONG, || inboxes(&bench.server) == 2);
+    wait_until("the server sees that they are gone", LONG, || inboxes(&harness.server) == 2);
     let released = Instant::now();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     drop(granted(PROMPT, waiting).await);
     assert!(released.elapsed() < CLAIM, "dead waiters cost no claim");
     assert_eq!(next.mutex(NAME).inspect().await.unwrap().waiters, 0);
-    assert!(!bench.calls(Script::Settle).is_empty(), "one step was not enough");
-    // The last guard was dropped: its release is on its way.
-    let is_plain = || bench.server.command(&["TYPE", KEY]) == Value::Status("string".into());
+    assert!(!harness.calls(Script::Settle).is_empty(), "one step was not enough");
+    // The last guard was dropped: its release is in flight.
+    let is_plain = || harness.server.command(&["TYPE", KEY]) == Value::Status("string".into());
     wait_until("nothing is left of the queue", PROMPT, is_plain);
 }

@@ -1,4 +1,4 @@
-//! The caller's runtime stands still, or is gone.
+//! The caller's runtime is blocked, or is gone.
 
 use std::future::{Future, poll_fn};
 use std::sync::mpsc;
@@ -12,23 +12,23 @@ use leasehold_testkit::proxy::Latency;
 use pollster::block_on;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::{Bench, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, lock, within};
+use crate::common::{Harness, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, lock, within};
 
-/// Work that computes and never yields: on the runtime alone, nothing would renew.
+/// Work that computes and never yields: a task on this runtime could not renew.
 #[test]
 fn blocked_for_two_leases() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(1));
+    let (harness, lease) = (Harness::new(), Duration::from_secs(1));
     let rest = Runtime::new().unwrap();
-    let other = rest.block_on(bench.beside(lease));
+    let other = rest.block_on(harness.beside(lease));
     let (waiting, blocked) = Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let client = bench.through(lease).await;
+        let client = harness.through(lease).await;
         let guard = client.mutex(NAME).lock().await.unwrap();
         let waiting = rest.block_on_elsewhere(&other);
-        let renewals = bench.calls(Script::Renew).len();
+        let renewals = harness.calls(Script::Renew).len();
         thread::sleep(2 * lease + lease / 2);
         guard.check().expect("kept");
-        assert!(!waiting.is_finished(), "nobody else has it");
-        let renewals = bench.calls(Script::Renew).len() - renewals;
+        assert!(!waiting.is_finished(), "the other client got the lock");
+        let renewals = harness.calls(Script::Renew).len() - renewals;
         assert!(renewals >= 4, "renewed each third: {renewals}");
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         (waiting, renewals)
@@ -48,15 +48,15 @@ impl Elsewhere for Runtime {
     }
 }
 
-/// A waiter whose runtime is blocked is granted, and keeps what it was granted until it comes to look.
+/// A waiter whose runtime is blocked is granted the lock, and keeps the grant until it is polled.
 #[test]
 fn blocked_while_its_waiter_is_granted() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(1));
+    let (harness, lease) = (Harness::new(), Duration::from_secs(1));
     let rest = Runtime::new().unwrap();
-    let other = rest.block_on(bench.beside(lease));
+    let other = rest.block_on(harness.beside(lease));
     let theirs = rest.block_on(other.mutex(NAME).lock()).unwrap();
     Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-        let client = bench.through(lease).await;
+        let client = harness.through(lease).await;
         let waiting = join(&client, NAME, 1).await;
         thread::scope(|scope| {
             scope.spawn(|| assert_eq!(rest.block_on(theirs.release()).unwrap(), Released::Released));
@@ -70,13 +70,13 @@ fn blocked_while_its_waiter_is_granted() {
 
 #[test]
 fn guard_that_outlives_its_runtime() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(1));
+    let (harness, lease) = (Harness::new(), Duration::from_secs(1));
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
-    let client = first.block_on(bench.through(lease));
+    let client = first.block_on(harness.through(lease));
     let guard = first.block_on(client.mutex(NAME).lock()).unwrap();
     drop(first);
     second.block_on(async {
-        let other = bench.beside(lease).await;
+        let other = harness.beside(lease).await;
         assert_kept(&guard, 2 * lease).await;
         let waiting = join(&other, NAME, 1).await;
         assert!(!waiting.is_finished());
@@ -90,15 +90,15 @@ fn guard_that_outlives_its_runtime() {
 /// The client goes on with another runtime, and so do its waiters.
 #[test]
 fn client_that_outlives_its_runtime() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    let (harness, lease) = (Harness::new(), Duration::from_secs(30));
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
-    let client = first.block_on(bench.through(lease));
-    let other = second.block_on(bench.beside(lease));
+    let client = first.block_on(harness.through(lease));
+    let other = second.block_on(harness.beside(lease));
     let theirs = second.block_on(other.mutex(NAME).lock()).unwrap();
     let abandoned = first.block_on(join(&client, NAME, 1));
     drop(first);
     second.block_on(async {
-        // The future that waited is gone with its runtime, and has left the queue.
+        // The waiting future is gone with its runtime, and has left the queue.
         assert!(within(PROMPT, "its end", abandoned).await.unwrap_err().is_cancelled());
         within(PROMPT, "it leaves", await_waiters(&other, NAME, 0)).await;
         let waiting = join(&client, NAME, 1).await;
@@ -112,9 +112,9 @@ fn client_that_outlives_its_runtime() {
 }
 
 /// Connects, and locks `NAME`, in this runtime.
-fn locked(runtime: &Runtime, bench: &Bench, lease: Duration) -> (Leasehold, leasehold::Guard) {
+fn locked(runtime: &Runtime, harness: &Harness, lease: Duration) -> (Leasehold, leasehold::Guard) {
     runtime.block_on(async {
-        let client = bench.beside(lease).await;
+        let client = harness.beside(lease).await;
         let guard = client.mutex(NAME).lock().await.unwrap();
         (client, guard)
     })
@@ -124,12 +124,12 @@ fn one_threaded() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Every call that a client has, once each; each of them is asked of a store that answers.
+/// Makes every call of a client once. Each of them sends a request to a store that answers.
 async fn call_everything(client: &Leasehold, guard: leasehold::Guard) {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let guard = client.mutex(NAME).lock().await.unwrap();
     drop(guard);
-    let guard = client.mutex(NAME).try_lock().await.unwrap().expect("what was dropped goes back first");
+    let guard = client.mutex(NAME).try_lock().await.unwrap().expect("the dropped guard is released first");
     assert!(client.mutex(NAME).inspect().await.unwrap().holder.is_some());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let guard = client.mutex(NAME).try_lock_for(Duration::from_millis(10)).await.unwrap().expect("it is free");
@@ -141,47 +141,48 @@ async fn call_everything(client: &Leasehold, guard: leasehold::Guard) {
     assert!(!client.names().await.unwrap().is_empty());
 }
 
-/// The runtime that connected is neither gone nor polled: what its connection was handed would lie there for ever.
+/// The runtime that connected is neither gone nor polled: a request that was handed to its connection would stay there
+/// for ever.
 #[test]
 fn calls_elsewhere_need_nobody_to_poll_the_runtime_that_connected() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    let (harness, lease) = (Harness::new(), Duration::from_secs(30));
     let (first, second) = (one_threaded(), one_threaded());
-    let (client, guard) = locked(&first, &bench, lease);
+    let (client, guard) = locked(&first, &harness, lease);
     second.block_on(async {
         within(PROMPT, "all calls", call_everything(&client, guard)).await;
         assert!(within(PROMPT, "the end", client.close()).await.unconfirmed().is_empty());
     });
-    let (client, guard) = locked(&first, &bench, lease);
+    let (client, guard) = locked(&first, &harness, lease);
     let begun = Instant::now();
     block_on(call_everything(&client, guard));
     assert!(begun.elapsed() < PROMPT, "without a runtime: {:?}", begun.elapsed());
 }
 
-/// The caller itself keeps its runtime from being polled: it waits within it by other means. What was handed to the lane is
-/// asked again by the session's link, half a second later.
+/// The caller itself keeps its runtime from being polled: it waits within it with another executor. The requests in the
+/// lane are repeated on the session's connection, half a second later.
 #[test]
 fn calls_within_a_blocked_runtime_are_answered() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    let (harness, lease) = (Harness::new(), Duration::from_secs(30));
     let runtime = one_threaded();
-    let (client, guard) = locked(&runtime, &bench, lease);
+    let (client, guard) = locked(&runtime, &harness, lease);
     let in_the_way = Duration::from_millis(500);
     let _entered = runtime.enter();
     let begun = Instant::now();
     assert_eq!(block_on(guard.release()).unwrap(), Released::Released);
     assert!(begun.elapsed() < in_the_way + PROMPT, "a release: {:?}", begun.elapsed());
-    // The next lane is opened on this runtime, too, and never is: the calls go by the session's link.
+    // The next lane would be opened on this runtime, too, which never runs it: the calls use the session's connection.
     let guard = block_on(client.mutex(NAME).try_lock()).unwrap().expect("it is free");
     block_on(call_everything(&client, guard));
     assert!(begun.elapsed() < in_the_way + 2 * PROMPT, "all calls: {:?}", begun.elapsed());
 }
 
-/// A lock that is asked for by a lane that stands still is granted all the same.
+/// A lock is granted although its request was handed to a lane that is blocked.
 #[test]
 fn a_lock_within_a_blocked_runtime_is_granted() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    let (harness, lease) = (Harness::new(), Duration::from_secs(30));
     for call in ["lock", "try_lock", "try_lock_for"] {
         let runtime = one_threaded();
-        let client = runtime.block_on(bench.beside(lease));
+        let client = runtime.block_on(harness.beside(lease));
         let _entered = runtime.enter();
         let (mutex, begun) = (client.mutex(NAME), Instant::now());
         let guard = match call {
@@ -194,14 +195,14 @@ fn a_lock_within_a_blocked_runtime_is_granted() {
     }
 }
 
-/// A release was sent by a runtime that is blocked before the answer comes, and its future is awaited on another runtime.
+/// A runtime sends a release, and is blocked before the reply comes. The future is awaited on another runtime.
 #[test]
-fn an_answer_that_a_blocked_runtime_does_not_read_is_asked_for_again() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+fn a_reply_that_a_blocked_runtime_does_not_read_is_requested_again() {
+    let (harness, lease) = (Harness::new(), Duration::from_secs(30));
     let (first, second) = (one_threaded(), one_threaded());
-    let guard = first.block_on(async { bench.through(lease).await.mutex(NAME).lock().await.unwrap() });
+    let guard = first.block_on(async { harness.through(lease).await.mutex(NAME).lock().await.unwrap() });
     let each_way = Duration::from_millis(100);
-    bench.proxy.set_latency(Some(Latency::fixed(each_way)));
+    harness.proxy.set_latency(Some(Latency::fixed(each_way)));
     let (hand_on, handed_on) = mpsc::channel();
     let blocked = thread::spawn(move || {
         first.block_on(async {

@@ -1,4 +1,4 @@
-//! A server that lies: the test kit's front behind a real listener, whose replies are replaced from some request on.
+//! A server that lies: the front of the test kit behind a real listener. Its replies are replaced from some request on.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use leasehold::seam::{Family, Script, Source};
 use leasehold_testkit::front::{Client, Front, What, request};
 
-/// What it does instead of answering.
+/// The bytes that the server sends in place of the reply.
 #[derive(Clone, Debug)]
 pub(crate) enum Says {
     /// These bytes, once for each request.
@@ -25,11 +25,11 @@ pub(crate) enum Says {
     HalfAndEnd,
     /// Nothing more on this connection.
     Silence,
-    /// Some bytes, and then others without an end, as fast as they are taken.
+    /// The first bytes, and then the others without an end, as fast as the client takes them.
     Endless(Vec<u8>, Vec<u8>),
 }
 
-/// From which request on: a command's name, a script's, `return` (what gives back) or `push`.
+/// The first request with a lie: the name of a command or of a script, `return` (a release or a leave) or `push`.
 pub(crate) type Lie = (&'static str, Says);
 
 pub(crate) struct Liar {
@@ -42,12 +42,12 @@ struct Shared {
     lie: Mutex<Option<Lie>>,
     streams: Mutex<BTreeMap<Client, TcpStream>>,
     lies: AtomicU64,
-    /// Bytes of lies without an end.
+    /// How many bytes of endless lies were sent.
     endless: AtomicU64,
 }
 
 impl Liar {
-    /// Listens, and says the truth.
+    /// Starts a server that sends the real replies.
     pub(crate) fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -59,7 +59,7 @@ impl Liar {
             endless: AtomicU64::new(0),
         });
         let accepting = Arc::clone(&shared);
-        // It ends with the process: nobody can be waited for who waits for somebody to connect.
+        // The thread ends with the process: it cannot be joined while it waits for a connection.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let shared = Arc::clone(&accepting);
@@ -73,34 +73,34 @@ impl Liar {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// Lies from now on.
+    /// Sends this lie from now on.
     pub(crate) fn lie(&self, lie: Lie) {
         *self.shared.lie() = Some(lie);
     }
 
-    /// Says the truth again. A connection on which it fell silent stays so.
-    pub(crate) fn come_to_reason(&self) {
+    /// Sends the real replies again. A connection on which the server fell silent stays silent.
+    pub(crate) fn tell_the_truth(&self) {
         *self.shared.lie() = None;
     }
 
-    /// How often it lied.
+    /// Returns how often it lied.
     pub(crate) fn lies(&self) -> u64 {
         self.shared.lies.load(Ordering::Relaxed)
     }
 
-    /// How many bytes of lies without an end were taken.
+    /// Returns how many bytes of endless lies were taken.
     pub(crate) fn endless(&self) -> u64 {
         self.shared.endless.load(Ordering::Relaxed)
     }
 
-    /// Writes this to every connection.
-    pub(crate) fn shout(&self, bytes: &[u8]) {
+    /// Writes these bytes to every connection.
+    pub(crate) fn write_to_all(&self, bytes: &[u8]) {
         for stream in self.shared.streams.lock().unwrap().values_mut() {
             let _gone = stream.write_all(bytes);
         }
     }
 
-    /// To which channels anybody listens.
+    /// Returns the channels that have a subscriber.
     pub(crate) fn channels(&self) -> Vec<String> {
         self.shared.front.lock().unwrap().channels()
     }
@@ -186,13 +186,13 @@ impl From<std::io::Error> for End {
     }
 }
 
-/// Takes everything and says nothing, until the other side hangs up.
+/// Reads everything and sends nothing, until the client closes the connection.
 fn silence(stream: &mut TcpStream) {
     let mut chunk = [0; 4096];
     while let Ok(1..) = stream.read(&mut chunk) {}
 }
 
-/// What a request is about.
+/// Returns the stage of a request.
 fn stage(words: &[Vec<u8>]) -> &'static str {
     let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
     match &*word(0) {
@@ -202,7 +202,7 @@ fn stage(words: &[Vec<u8>]) -> &'static str {
             let known = Family::Locks.scripts().find(|script| is(script.source(), script.sha()));
             match known.map_or("unknown", Script::name) {
                 "unknown" if is(text, sha) => "rights",
-                // What was held goes back by a leave where an acquire of it found no answer in time.
+                // A held lock is returned by a leave if an acquire of it got no reply in time.
                 "release" | "leave" => "return",
                 name => name,
             }

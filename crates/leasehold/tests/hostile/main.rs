@@ -1,6 +1,6 @@
-//! Servers that lie: garbage, halves of replies, wrong types and numbers, lengths that nobody has, pushes without an end.
-//! At each stage of a client's life every call ends within its bound, nothing panics, nobody believes in a lease
-//! for longer than it lasts, and when the server comes to reason the client goes on.
+//! Servers that lie: garbage, halves of replies, wrong types and numbers, impossible lengths, endless pushes. At each
+//! stage of a client's life every call ends within its bound, nothing panics, and no client relies on a lease for
+//! longer than it lasts. When the server replies correctly again, the client goes on.
 
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -13,15 +13,16 @@ use std::time::{Duration, Instant};
 use leasehold::{ErrorKind, Guard, Leasehold, Mutex};
 use liar::{Liar, Lie, Says};
 
-/// What a busy machine adds to a bound.
+/// The time that a busy machine may add to a bound.
 const SLACK: Duration = Duration::from_secs(5);
-/// A client that has lost its server is back by then: what is unanswered (2 s), a new connection (5 s), a look (1 s).
+/// The time until a client that has lost its server works again: an unanswered request (2 s), a new connection (5 s), a
+/// re-check (1 s).
 const BACK: Duration = Duration::from_secs(15);
 const LEASE: Duration = Duration::from_millis(1_500);
-/// How often something is asked again that a busy machine can keep from happening.
+/// How often a step is repeated that a busy machine can prevent.
 const TRIES: usize = 10;
 
-/// What every stage is told, in place of its reply or beside it.
+/// The lies of every stage, in place of the reply or beside it.
 fn lies() -> Vec<Says> {
     let bytes = |bytes: &[u8]| Says::Instead(bytes.to_vec());
     vec![
@@ -43,11 +44,11 @@ fn lies() -> Vec<Says> {
         bytes(b"%9223372036854775807\r\n"),
         bytes(b">9223372036854775807\r\n"),
         bytes(&b"*1\r\n".repeat(10_000)),
-        // A token beyond what anybody hands out; one that nobody was granted; a time beyond all times.
+        // A token larger than any client grants; one that was never granted; an impossible time.
         bytes(b"$16\r\n9999999999999999\r\n"),
         bytes(b"$16\r\n0000000000000000\r\n"),
         bytes(b"$56\r\nGRANTED 18446744073709551615 18446744073709551615 N D - 1\r\n"),
-        // Nearly a renewal.
+        // Nearly the reply to a renewal.
         bytes(b"$16\r\nR179527653608644\r\n"),
         bytes(b"$18\r\nR17952765360864499\r\n"),
         bytes(b"$17\r\nR-795276536086449\r\n"),
@@ -85,7 +86,7 @@ async fn each<F: Future<Output = ()> + Send + 'static>(
             failed.push(format!("{what}: {error}"));
         }
     }
-    assert!(failed.is_empty(), "{} lies were too much:\n{}", failed.len(), failed.join("\n"));
+    assert!(failed.is_empty(), "{} lies broke the client:\n{}", failed.len(), failed.join("\n"));
 }
 
 async fn within<T>(bound: Duration, what: &str, work: impl Future<Output = T>) -> T {
@@ -94,27 +95,27 @@ async fn within<T>(bound: Duration, what: &str, work: impl Future<Output = T>) -
     done.unwrap_or_else(|_| panic!("{what}: nothing after {:?}", began.elapsed()))
 }
 
-/// The server has come to reason: somebody connects, and everybody is served.
+/// The server sends the real replies again: a client can connect, and every waiter gets its lock.
 async fn recovers(liar: &Liar, client: &Leasehold, what: &str) {
-    liar.come_to_reason();
+    liar.tell_the_truth();
     let guard = within(BACK, what, client.mutex("recovered").lease(LEASE).lock()).await;
     drop(guard.unwrap_or_else(|error| panic!("{what}: afterwards: {error}")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_is_greeted() {
+async fn during_the_greeting() {
     let stages = ["HELLO", "ROLE", "INFO", "rights", "TIME", "SUBSCRIBE", "PUBLISH"];
     each(
         async |liar: Liar, _, what: String| {
-            // The bound of `connect`, and of the callers' lane behind it.
+            // The bound of `connect`, and of the callers' lane after it.
             let connected = within(Duration::from_secs(6), &what, Leasehold::connect(&liar.url())).await;
             let client = match connected {
-                // It was no lie to this stage.
+                // For this stage the bytes were valid.
                 Ok(client) => client,
                 Err(error) => {
                     let text = error.to_string();
                     assert!(text.contains("127.0.0.1") || text.contains("the store"), "{what}: {text}");
-                    liar.come_to_reason();
+                    liar.tell_the_truth();
                     within(Duration::from_secs(6), &what, Leasehold::connect(&liar.url())).await.unwrap()
                 }
             };
@@ -126,34 +127,34 @@ async fn while_it_is_greeted() {
     .await;
 }
 
-/// A client of a server that is true so far, with the lock of another name.
+/// Returns a client whose server has sent only real replies so far, with the lock of another name.
 async fn client_of(liar: &Liar, lie: Lie) -> (Leasehold, Guard) {
-    liar.come_to_reason();
+    liar.tell_the_truth();
     let client = Leasehold::connect(&liar.url()).await.unwrap();
     let other = client.mutex("other").fixed_lease(LEASE).lock().await.unwrap();
     liar.lie(lie);
     (client, other)
 }
 
-/// Whatever it is told, nobody believes in a lease that has ended.
+/// The client must not rely on a lease that has ended, whatever the server sends.
 async fn ends_in_time(guard: Guard, what: &str) {
     let began = Instant::now();
     while guard.is_valid() {
-        assert!(began.elapsed() <= LEASE, "{what}: a fixed lease is believed for too long");
+        assert!(began.elapsed() <= LEASE, "{what}: the guard is valid beyond its fixed lease");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     drop(guard);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_is_asked_for_a_lock() {
+async fn during_an_acquire() {
     each(
         async |liar: Liar, says, what: String| {
             let (client, other) = client_of(&liar, ("acquire", says)).await;
             let mutex = client.mutex("n").lease(LEASE);
             let tried = within(LEASE / 6, &what, mutex.try_lock()).await;
             let tried = tried.map(|guard| guard.is_some()).map_err(|error| error.kind());
-            // Three lies are an answer of a kind; the rest is an error that says so.
+            // Three of the lies are valid replies. The others lead to an error.
             let fine =
                 [Ok(true), Ok(false), Err(ErrorKind::Unreachable), Err(ErrorKind::Store), Err(ErrorKind::Foreign)];
             assert!(fine.contains(&tried), "{what}: {tried:?}");
@@ -169,17 +170,17 @@ async fn while_it_is_asked_for_a_lock() {
     .await;
 }
 
-fn tells_the_truth_as_well(says: &Says) -> bool {
+fn also_replies(says: &Says) -> bool {
     matches!(says, Says::Before(_) | Says::Twice)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_is_asked_to_renew() {
+async fn during_a_renewal() {
     each(
         async |liar: Liar, says, what: String| {
             let (client, other) = client_of(&liar, ("renew", says.clone())).await;
             let (mut other, mut is_kept) = (Some(other), false);
-            // On a busy machine a lease can end before its renewal is sent: then once more.
+            // On a busy machine a lease can end before its renewal is sent. Then the test tries again.
             for _ in 0..TRIES {
                 let guard = within(BACK, &what, client.mutex("n").lease(LEASE).lock()).await.unwrap();
                 if let Some(other) = other.take() {
@@ -190,8 +191,8 @@ async fn while_it_is_asked_to_renew() {
                     break;
                 }
             }
-            // Two of the lies have the truth beside them, and one is a push, which concerns no renewal.
-            assert!(!is_kept || tells_the_truth_as_well(&says), "{what}: kept by a lie");
+            // Two of the lies also send the real reply, and one is a push, which does not concern renewals.
+            assert!(!is_kept || also_replies(&says), "{what}: kept by a lie");
             assert!(liar.lies() > 0, "{what}: it never lied");
             recovers(&liar, &client, &what).await;
         },
@@ -201,12 +202,13 @@ async fn while_it_is_asked_to_renew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_is_given_something_back() {
+async fn during_a_release() {
     each(
         async |liar: Liar, says, what: String| {
             let (client, other) = client_of(&liar, ("return", says)).await;
             let mutex = client.mutex("n").lease(LEASE);
-            // On a busy machine a lease can end before it is given back, and nothing is asked then: once more.
+            // On a busy machine a lease can end before it is released, and no request is sent then. Then the test tries
+            // again.
             for _ in 0..TRIES {
                 let guard = within(BACK, &what, mutex.lock()).await.unwrap();
                 let _any = within(LEASE + Duration::from_secs(2), &what, guard.release()).await;
@@ -224,24 +226,24 @@ async fn while_it_is_given_something_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_hands_on() {
-    // A strict holder is told nothing of who waits: the first push is that of the grant.
+async fn during_a_hand_over() {
+    // A strict holder is not notified of waiters: the first push is that of the grant.
     each(async |liar: Liar, says, what: String| pushes(Mutex::fair, liar, says, what).await, &["push"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_it_says_that_somebody_waits() {
+async fn during_the_message_that_others_wait() {
     each(async |liar: Liar, says, what: String| pushes(|mutex| mutex, liar, says, what).await, &["push"]).await;
 }
 
-/// The first push is a lie: that to the holder, or that to the waiter.
+/// The first push is a lie: the push to the holder, or the push to the waiter.
 async fn pushes(order: fn(Mutex) -> Mutex, liar: Liar, says: Says, what: String) {
     let (client, other) = client_of(&liar, ("push", says)).await;
     let holder = order(client.mutex("n").lease(LEASE)).lock().await.unwrap();
     let second = Leasehold::connect(&liar.url()).await.unwrap();
     let waiter = second.mutex("n").lease(LEASE);
     let waiting = tokio::spawn(async move { waiter.lock().await });
-    // A lie may end the connection that this is asked on.
+    // A lie may break the connection of this request.
     let queued = async {
         while second.mutex("n").inspect().await.map_or(0, |there| there.waiters) == 0 && !waiting.is_finished() {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -249,7 +251,7 @@ async fn pushes(order: fn(Mutex) -> Mutex, liar: Liar, says: Says, what: String)
     };
     within(BACK, &what, queued).await;
     drop(holder.release().await);
-    // By the push or by a look.
+    // Granted by the push or by a re-check.
     let granted = within(BACK, &what, waiting).await.unwrap();
     assert!(granted.is_ok() && liar.lies() > 0, "{what}: {granted:?}");
     drop(granted);

@@ -1,5 +1,5 @@
-//! What a server that lies can make a client hold in memory. Alone in their process, whose memory is measured, and one
-//! after the other.
+//! The memory that a lying server can make a client hold. These tests have a process of their own, whose memory is
+//! measured, and run one after the other.
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
@@ -14,10 +14,11 @@ use leasehold::Leasehold;
 use leasehold_spec::{GrantId, SessionId};
 use liar::{Liar, Says};
 
-/// More than the bound of an answer, the buffers of both sides and an allocator's habits; less than anybody notices.
+/// More than the bound of a reply, the buffers of both sides and the overhead of an allocator. Less than a user would
+/// notice.
 const MOST_MB: u64 = 64;
 
-/// Whoever measures has it.
+/// Held by the test that measures.
 static MEASURING: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,19 +46,19 @@ async fn a_lie_fills_no_memory() {
         );
         assert!(grown < MOST_MB, "{what}: {grown} MB are held");
         assert!(liar.lies() > 0, "{what}: it never lied");
-        liar.come_to_reason();
+        liar.tell_the_truth();
         drop(client.mutex("n").lock().await.unwrap());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn grants_that_nobody_asked_for_fill_no_memory() {
+async fn grants_that_were_not_requested_fill_no_memory() {
     let _alone = MEASURING.lock().await;
     let liar = Liar::start();
     let client = Leasehold::connect(&liar.url()).await.unwrap();
     let channel = liar.channels().first().unwrap().clone();
     let session: SessionId = SessionId(u128::from_str_radix(channel.rsplit(':').next().unwrap(), 16).unwrap());
-    // And the leaves that they make it send are never answered.
+    // The server never answers the leaves that these grants cause.
     liar.lie(("return", Says::Silence));
     let before = begin_mb();
     for counter in 0..PUSHES / 1_000 {
@@ -66,25 +67,25 @@ async fn grants_that_nobody_asked_for_fill_no_memory() {
             let text = format!("lh1 G {} 1795276536085874 86400000000 1795276536085874 N D lh1:{{n}}", id.wire());
             format!(">3\r\n$7\r\nmessage\r\n${}\r\n{channel}\r\n${}\r\n{text}\r\n", channel.len(), text.len())
         };
-        liar.shout((0..1_000).map(push).collect::<String>().as_bytes());
+        liar.write_to_all((0..1_000).map(push).collect::<String>().as_bytes());
     }
     let grown = peak_mb().saturating_sub(before);
-    println!("{PUSHES} grants for nobody: {grown} MB are held");
+    println!("{PUSHES} grants that were never requested: {grown} MB are held");
     assert!(grown < 2 * MOST_MB, "{grown} MB are held");
-    liar.come_to_reason();
+    liar.tell_the_truth();
     drop(client.mutex("n").lock().await.unwrap());
 }
 
 const PUSHES: u64 = 300_000;
 
-/// What this process holds now, in MB. Its peak begins anew from here.
+/// Returns how much memory this process holds now, in MB. Resets its peak.
 fn begin_mb() -> u64 {
     std::fs::write("/proc/self/clear_refs", "5").unwrap();
     peak_mb()
 }
 
-/// The most that this process has held since then, in MB. The kernel counts pages per processor and adds them up late, so
-/// that this can be a little less than what it said at the beginning.
+/// Returns the most memory that this process has held since then, in MB. The kernel counts pages per processor and sums
+/// them up late, so the result can be a little less than the value at the beginning.
 fn peak_mb() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

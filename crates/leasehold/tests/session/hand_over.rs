@@ -1,4 +1,4 @@
-//! What the session does about others: it settles, asks again, looks after a claim, gives way.
+//! Hand-overs and other requests for the sake of other clients: settling, repeated requests, claims, and revocations.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,24 +8,24 @@ use leasehold::{ErrorKind, LostReason, Released};
 use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Name, Op, Outcome, Rest, Token, Was};
 use tokio::time::timeout;
 
-use crate::bench::{Altered, Bench, MS, pause, queued, token};
+use crate::harness::{Altered, Harness, MS, pause, queued, token};
 
-/// The answer to the claim is older than the word of the revocation, which comes by another link: it would be entered on
-/// for longer than the grace.
+/// The reply to the claim is older than the message of the revocation, which comes by another connection. If the waiter
+/// entered on that reply, it would hold for longer than the grace.
 #[tokio::test]
 async fn p10_a_grant_that_is_revoked_while_it_is_claimed_is_not_entered() {
-    let mut bench = Bench::new().await;
-    let locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, queued(1, 60_000), 7);
+    let mut harness = Harness::new().await;
+    let locking = harness.lock(30_000);
+    let (asked, acquire) = harness.next_acquire().await;
+    harness.reply(asked, queued(1, 60_000), 7);
     pause(20).await;
-    bench.push(acquire.id, 8, bench.store.server_us() - 800 * MS, 1_000 * MS);
-    let claim = bench.next().await;
+    harness.push(acquire.id, 8, harness.store.server_us() - 800 * MS, 1_000 * MS);
+    let claim = harness.next().await;
     assert!(matches!(claim.op, Op::Renew(_)), "{:?}", claim.op);
-    let renewed = bench.answer(Outcome::Renewed { left_us: 30_000 * MS }, 8);
-    bench.deliver(Delivery {
+    let renewed = harness.answer(Outcome::Renewed { left_us: 30_000 * MS }, 8);
+    harness.deliver(Delivery {
         to: acquire.id.session,
-        now_us: bench.store.server_us(),
+        now_us: harness.store.server_us(),
         contention: Contention::None,
         rest: Rest::Done,
         id: acquire.id,
@@ -35,37 +35,37 @@ async fn p10_a_grant_that_is_revoked_while_it_is_claimed_is_not_entered() {
         range: 1,
     });
     let _late = claim.reply.send(Ok(renewed));
-    let release = bench.next().await;
+    let release = harness.next().await;
     assert!(
         matches!(release.op, Op::Release { id, .. } | Op::Leave { id, .. } if id == acquire.id),
         "{:?}",
         release.op
     );
-    let (asked, again) = bench.next_acquire().await;
-    assert_ne!(again.id, acquire.id, "who waits goes on");
-    bench.say(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
+    let (asked, again) = harness.next_acquire().await;
+    assert_ne!(again.id, acquire.id, "the waiter asks anew");
+    harness.reply(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
 }
 
 #[tokio::test]
-async fn p1_whoever_hears_more_settles_again() {
-    let mut bench = Bench::new().await;
-    let guard = bench.locked(30_000, 7).await;
+async fn p1_a_reply_that_says_more_is_followed_by_a_settle() {
+    let mut harness = Harness::new().await;
+    let guard = harness.locked(30_000, 7).await;
     let releasing = tokio::spawn(guard.release());
-    let release = bench.next().await;
-    let answer = Answer { rest: Rest::More, ..bench.answer(Outcome::Released, 7) };
+    let release = harness.next().await;
+    let answer = Answer { rest: Rest::More, ..harness.answer(Outcome::Released, 7) };
     release.reply.send(Ok(answer)).unwrap();
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
-    let settle = bench.next().await;
+    let settle = harness.next().await;
     assert_eq!(settle.op, Op::Settle);
-    bench.say(settle, Outcome::Settled, 7);
+    harness.reply(settle, Outcome::Settled, 7);
 
-    let _locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, queued(1, 60_000), 7);
-    bench.deliver(Delivery {
+    let _locking = harness.lock(30_000);
+    let (asked, acquire) = harness.next_acquire().await;
+    harness.reply(asked, queued(1, 60_000), 7);
+    harness.deliver(Delivery {
         to: acquire.id.session,
-        now_us: bench.store.server_us(),
+        now_us: harness.store.server_us(),
         contention: Contention::Others,
         rest: Rest::More,
         id: acquire.id,
@@ -74,33 +74,33 @@ async fn p1_whoever_hears_more_settles_again() {
         event: Event::Granted,
         range: 1,
     });
-    assert_eq!(bench.next_but_renewals().await.op, Op::Settle);
+    assert_eq!(harness.next_but_renewals().await.op, Op::Settle);
 }
 
-/// As many names to settle at once as a server needs seconds for: they go in turn.
+/// A server needs seconds to settle so many names. If they are due at once, the requests are sent in turn.
 #[tokio::test]
-async fn what_is_settled_at_once_goes_in_turn() {
+async fn many_settles_are_sent_in_turn() {
     const NAMES: usize = 5_000;
-    let mut bench = Bench::new().await;
+    let mut harness = Harness::new().await;
     let mut guards = Vec::new();
     for number in 1..=NAMES {
-        guards.push(bench.locked_as(&format!("name {number}"), 900_000, number as u64).await);
+        guards.push(harness.locked_as(&format!("name {number}"), 900_000, number as u64).await);
     }
     drop(guards);
     let (mut settles, mut released, mut settled, mut most) = (Vec::new(), 0, 0, 0);
     while settled < NAMES {
         let within = Duration::from_millis(if settles.is_empty() { 10_000 } else { 300 });
-        match timeout(within, bench.requests.recv()).await {
+        match timeout(within, harness.requests.recv()).await {
             Ok(Some(asked)) if asked.op == Op::Settle => settles.push(asked),
             Ok(Some(asked)) => {
                 released += 1;
-                let answer = Answer { rest: Rest::More, ..bench.answer(Outcome::Released, 7) };
+                let answer = Answer { rest: Rest::More, ..harness.answer(Outcome::Released, 7) };
                 assert!(asked.reply.send(Ok(answer)).is_ok());
             }
             _ => {
                 assert!(!settles.is_empty(), "{} of {NAMES} are forgotten, of {released} released", NAMES - settled);
                 (most, settled) = (most.max(settles.len()), settled + settles.len());
-                settles.drain(..).for_each(|asked| bench.say(asked, Outcome::Settled, 7));
+                settles.drain(..).for_each(|asked| harness.reply(asked, Outcome::Settled, 7));
             }
         }
     }
@@ -108,67 +108,67 @@ async fn what_is_settled_at_once_goes_in_turn() {
 }
 
 #[tokio::test]
-async fn p4_a_late_request_is_asked_again() {
-    let mut bench = Bench::new().await;
-    let locking = bench.lock(30_000);
-    let (asked, first) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Late, 7);
-    let (asked, again) = bench.next_acquire().await;
+async fn p4_a_late_request_is_sent_again() {
+    let mut harness = Harness::new().await;
+    let locking = harness.lock(30_000);
+    let (asked, first) = harness.next_acquire().await;
+    harness.reply(asked, Outcome::Late, 7);
+    let (asked, again) = harness.next_acquire().await;
     assert_eq!(again.id, first.id);
     assert!(again.not_after_us >= first.not_after_us);
-    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    harness.reply(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     assert!(locking.await.unwrap().is_ok());
 }
 
 #[tokio::test]
-async fn p7_whoever_handed_over_looks_after_the_claim() {
-    let mut bench = Bench::new().await;
-    let guard = bench.locked(30_000, 7).await;
+async fn p7_the_session_that_handed_over_settles_when_the_claim_ends() {
+    let mut harness = Harness::new().await;
+    let guard = harness.locked(30_000, 7).await;
     let releasing = tokio::spawn(guard.release());
-    let release = bench.next().await;
+    let release = harness.next().await;
     let begun = Instant::now();
-    let answer = Answer { handed_claim_ms: Some(200), ..bench.answer(Outcome::Released, 8) };
+    let answer = Answer { handed_claim_ms: Some(200), ..harness.answer(Outcome::Released, 8) };
     release.reply.send(Ok(answer)).unwrap();
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
-    assert_eq!(bench.next().await.op, Op::Settle);
+    assert_eq!(harness.next().await.op, Op::Settle);
     assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
 }
 
-/// Also where it has heard of a death meanwhile: what it then asks comes too early for the claim.
+/// The same if the session has just been notified of a death: the settle for that death comes too early for the claim.
 #[tokio::test]
-async fn p7_whoever_handed_over_behind_a_death_looks_after_the_claim() {
+async fn p7_a_hand_over_behind_a_death_still_settles_when_the_claim_ends() {
     let world = Altered::world();
-    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
-    let guard = bench.locked(30_000, 7).await;
-    world.stand_still();
-    bench.tell(Message::Look(Name::new("name").unwrap()));
+    let mut harness = Harness::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let guard = harness.locked(30_000, 7).await;
+    world.freeze();
+    harness.send_message(Message::Look(Name::new("name").unwrap()));
     let releasing = tokio::spawn(guard.release());
-    let release = bench.next().await;
-    let answer = Answer { handed_claim_ms: Some(1_000), ..bench.answer(Outcome::Released, 8) };
+    let release = harness.next().await;
+    let answer = Answer { handed_claim_ms: Some(1_000), ..harness.answer(Outcome::Released, 8) };
     release.reply.send(Ok(answer)).unwrap();
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     for set_on_ms in [10, 1_100] {
-        world.set_on(set_on_ms * MS);
-        let settle = bench.next().await;
+        world.advance(set_on_ms * MS);
+        let settle = harness.next().await;
         assert_eq!(settle.op, Op::Settle);
-        bench.say(settle, Outcome::Settled, 8);
+        harness.reply(settle, Outcome::Settled, 8);
     }
 }
 
 /// The store waits for the release of a marked grant until its grace is over.
 #[tokio::test]
-async fn p10_a_revoked_guard_is_given_back_when_its_section_has_ended() {
-    let mut bench = Bench::new().await;
+async fn p10_a_revoked_guard_is_released_when_its_section_ends() {
+    let mut harness = Harness::new().await;
     for by_message in [true, false] {
-        let guard = bench.locked(600, 7).await;
-        let renewal = bench.next().await;
+        let guard = harness.locked(600, 7).await;
+        let renewal = harness.next().await;
         let Op::Renew(renew) = renewal.op.clone() else { panic!("{:?}", renewal.op) };
         let mut unanswered = None;
         if by_message {
             unanswered = Some(renewal);
-            bench.deliver(Delivery {
+            harness.deliver(Delivery {
                 to: renew.id.session,
-                now_us: bench.store.server_us(),
+                now_us: harness.store.server_us(),
                 contention: Contention::None,
                 rest: Rest::Done,
                 id: renew.id,
@@ -178,106 +178,113 @@ async fn p10_a_revoked_guard_is_given_back_when_its_section_has_ended() {
                 range: 1,
             });
         } else {
-            bench.say(renewal, Outcome::Lost { how: LostHow::Revoked }, 7);
+            harness.reply(renewal, Outcome::Lost { how: LostHow::Revoked }, 7);
         }
-        assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told").reason(), LostReason::Revoked);
+        assert_eq!(
+            timeout(Duration::from_secs(10), guard.lost()).await.expect("notified").reason(),
+            LostReason::Revoked
+        );
         pause(100).await;
-        bench.nothing();
+        harness.expect_no_request();
         drop(guard);
-        let release = bench.next().await;
+        let release = harness.next().await;
         assert_eq!(release.op, Op::Release { id: renew.id, token: token(7), used: token(7) });
-        bench.say(release, Outcome::Released, 7);
-        // Dropped without an answer it would break the link, and with it what the next round asks first.
-        unanswered.into_iter().for_each(|renewal| bench.say(renewal, Outcome::Lost { how: LostHow::NotHeld }, 7));
+        harness.reply(release, Outcome::Released, 7);
+        // If the renewal were dropped without a reply, its connection would break, and with it the first requests of
+        // the next round.
+        unanswered.into_iter().for_each(|renewal| harness.reply(renewal, Outcome::Lost { how: LostHow::NotHeld }, 7));
     }
 }
 
-/// What is started on a claim of a second, and cannot be stopped within that, would outlive it with a store that is gone.
+/// A claim lasts a second. Work that starts on a claim, and cannot be stopped within a second, would outlive it if the
+/// store goes away.
 #[tokio::test]
 async fn p29_a_guard_that_asks_for_a_whole_lease_claims_before_it_enters() {
-    let mut bench = Bench::new().await;
-    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
+    let mut harness = Harness::new().await;
+    let mutex = harness.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
     for by_message in [true, false] {
         let waiting = mutex.clone();
         let locking = tokio::spawn(async move { waiting.lock().await });
-        let (asked, acquire) = bench.next_acquire().await;
+        let (asked, acquire) = harness.next_acquire().await;
         if by_message {
-            bench.say(asked, queued(1, 60_000), 7);
-            bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+            harness.reply(asked, queued(1, 60_000), 7);
+            harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
         } else {
-            // The push was lost: a look finds the claim, with what is left of it.
-            bench.say(asked, Outcome::Granted { token: token(8), left_us: 700 * MS, range: 1 }, 8);
+            // The push was lost. A re-check finds the claim, with the time that is left of it.
+            harness.reply(asked, Outcome::Granted { token: token(8), left_us: 700 * MS, range: 1 }, 8);
         }
-        let claim = bench.next().await;
+        let claim = harness.next().await;
         assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
         pause(50).await;
         assert!(!locking.is_finished(), "not entered on a claim");
-        bench.say(claim, Outcome::Renewed { left_us: 30_000 * MS }, 8);
+        harness.reply(claim, Outcome::Renewed { left_us: 30_000 * MS }, 8);
         let guard = locking.await.unwrap().unwrap();
         assert!(guard.remaining() > Duration::from_secs(29), "{:?}", guard.remaining());
         drop(guard);
-        let release = bench.next().await;
-        bench.say(release, Outcome::Released, 8);
+        let release = harness.next().await;
+        harness.reply(release, Outcome::Released, 8);
     }
-    // A lock that is free costs no round trip more.
+    // A free lock costs no additional round trip.
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
+    let (asked, _) = harness.next_acquire().await;
+    harness.reply(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     assert!(locking.await.unwrap().unwrap().remaining() > Duration::from_secs(29));
 }
 
-/// The deadline passes while the answer to the claim is on its way: it is awaited like a first answer, and decides.
+/// The deadline passes while the reply to the claim is in flight. The caller waits for this reply like for a first one,
+/// and the reply decides.
 #[tokio::test]
-async fn p30_a_wait_that_ends_while_a_claim_is_under_way_hears_its_answer() {
-    let mut bench = Bench::new().await;
-    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
+async fn p30_a_wait_that_ends_during_a_claim_gets_the_reply_to_it() {
+    let mut harness = Harness::new().await;
+    let mutex = harness.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
     for is_renewed in [true, false] {
         let waiting = mutex.clone();
         let locking = tokio::spawn(async move { waiting.try_lock_for(Duration::from_millis(50)).await });
-        let (asked, acquire) = bench.next_acquire().await;
-        bench.say(asked, queued(1, 60_000), 7);
-        bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
-        let claim = bench.next().await;
+        let (asked, acquire) = harness.next_acquire().await;
+        harness.reply(asked, queued(1, 60_000), 7);
+        harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
+        let claim = harness.next().await;
         pause(100).await;
-        assert!(!locking.is_finished(), "the answer is not late yet");
+        assert!(!locking.is_finished(), "the reply is not late yet");
         if is_renewed {
-            bench.say(claim, Outcome::Renewed { left_us: 30_000 * MS }, 8);
+            harness.reply(claim, Outcome::Renewed { left_us: 30_000 * MS }, 8);
             drop(locking.await.unwrap().unwrap().expect("it was granted in time"));
-            let release = bench.next().await;
-            bench.say(release, Outcome::Released, 8);
+            let release = harness.next().await;
+            harness.reply(release, Outcome::Released, 8);
         } else {
-            // Somebody else had it meanwhile: nothing is unknown.
-            bench.say(claim, Outcome::Lost { how: LostHow::NotHeld }, 9);
-            assert!(locking.await.unwrap().expect("somebody else had it").is_none());
+            // Another client held the lock meanwhile, so nothing is unknown.
+            harness.reply(claim, Outcome::Lost { how: LostHow::NotHeld }, 9);
+            assert!(locking.await.unwrap().expect("another client had it").is_none());
         }
     }
 }
 
-/// The store's last word was that we hold; it never answered the claim. That is not "somebody else has it".
+/// The last reply of the store was that this client holds, and the claim was never answered. So the result is not
+/// "another client has it".
 #[tokio::test]
 async fn p30_a_wait_that_ends_in_an_unanswered_claim_is_not_busy() {
-    let mut bench = Bench::new().await;
-    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
+    let mut harness = Harness::new().await;
+    let mutex = harness.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
     let locking = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(300)).await });
-    let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, queued(1, 60_000), 7);
-    bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
-    let _unanswered = bench.next().await;
-    let error = locking.await.unwrap().expect_err("nobody knows");
+    let (asked, acquire) = harness.next_acquire().await;
+    harness.reply(asked, queued(1, 60_000), 7);
+    harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
+    let _unanswered = harness.next().await;
+    let error = locking.await.unwrap().expect_err("the state is unknown");
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert!(error.may_have_acted());
 }
 
 #[tokio::test]
-async fn p10_a_revoked_guard_says_how_long_others_are_kept_out() {
-    let mut bench = Bench::new().await;
-    let locking = bench.lock(30_000);
-    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+async fn p10_a_revoked_guard_returns_the_grace_that_is_left() {
+    let mut harness = Harness::new().await;
+    let locking = harness.lock(30_000);
+    let (asked, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     assert!(guard.grace() > Duration::from_secs(29), "{:?}", guard.grace());
-    let made_us = bench.store.server_us() - 1_000 * MS;
-    bench.deliver(Delivery {
+    let made_us = harness.store.server_us() - 1_000 * MS;
+    harness.deliver(Delivery {
         to: id.session,
         now_us: made_us,
         contention: Contention::Others,
@@ -288,23 +295,23 @@ async fn p10_a_revoked_guard_says_how_long_others_are_kept_out() {
         event: Event::Revoked,
         range: 1,
     });
-    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told").reason(), LostReason::Revoked);
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("notified").reason(), LostReason::Revoked);
     let grace = guard.grace();
     assert!(grace < Duration::from_secs(4), "the message was made a second ago: {grace:?}");
     assert!(grace > Duration::from_secs(3), "{grace:?}");
     assert_eq!(guard.remaining(), Duration::ZERO);
 }
 
-/// The answer to an acquire and the word that its grant was revoked come by different ways, and the word is here first (the
-/// caller's runtime is busy). Nobody enters on what the answer says after that.
+/// The reply to an acquire and the message that its grant was revoked come by different connections. The message is
+/// here first, because the caller's runtime is busy. Nobody may enter on the reply that comes after it.
 #[tokio::test]
-async fn p10_a_revocation_that_overtakes_its_grant_is_heeded() {
-    let mut bench = Bench::new().await;
-    let locking = bench.lock(30_000);
-    let (late, acquire) = bench.next_acquire().await;
-    bench.deliver(Delivery {
+async fn p10_a_revocation_that_overtakes_its_grant_prevents_entry() {
+    let mut harness = Harness::new().await;
+    let locking = harness.lock(30_000);
+    let (late, acquire) = harness.next_acquire().await;
+    harness.deliver(Delivery {
         to: acquire.id.session,
-        now_us: bench.store.server_us(),
+        now_us: harness.store.server_us(),
         contention: Contention::Others,
         rest: Rest::Done,
         id: acquire.id,
@@ -313,20 +320,20 @@ async fn p10_a_revocation_that_overtakes_its_grant_is_heeded() {
         event: Event::Revoked,
         range: 1,
     });
-    // It is given back, and its caller asks anew.
+    // The session gives the grant back, and the caller asks anew.
     let (mut is_left, mut again) = (false, None);
     while !is_left || again.is_none() {
-        let asked = bench.next().await;
+        let asked = harness.next().await;
         match asked.op.clone() {
             Op::Leave { id, used: Token::NONE } if id == acquire.id => {
                 is_left = true;
-                bench.say(asked, Outcome::Left { was: Was::Granted }, 7);
+                harness.reply(asked, Outcome::Left { was: Was::Granted }, 7);
             }
             Op::Acquire(anew) if anew.id != acquire.id => again = Some(asked),
             other => panic!("{other:?}"),
         }
     }
-    drop(late.reply.send(Ok(bench.answer(Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7))));
-    bench.say(again.unwrap(), Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
+    drop(late.reply.send(Ok(harness.answer(Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7))));
+    harness.reply(again.unwrap(), Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
 }

@@ -1,16 +1,17 @@
-//! The session against a store that answers when, what and in the order that a test wants: schedules that a real server
-//! shows once in a million runs. `scripts/mutants` breaks a rule and sees its test here fail.
+//! Tests of the session against a scripted store. The test decides when, in which order and with what the store
+//! replies, so it can play schedules that a real server shows once in a million runs. `scripts/mutants` breaks a rule
+//! and expects its test here to fail.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-mod bench;
 mod cool_downs;
 mod hand_over;
+mod harness;
 mod late;
-mod lines;
 mod links;
-mod looks;
+mod local_queues;
 mod order;
 mod owners;
+mod rechecks;
 mod renewals;
 mod returns;
 mod revoked;

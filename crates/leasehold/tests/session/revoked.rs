@@ -10,21 +10,21 @@ use leasehold_spec::{
 };
 use tokio::time::timeout;
 
-use crate::bench::{Altered, Bench, MS, pause, queued, token};
+use crate::harness::{Altered, Harness, MS, pause, queued, token};
 
-/// Long before the waiter's own re-check, in four seconds at the earliest.
+/// Before the waiter's own re-check, which is due in four seconds at the earliest.
 const BEFORE_ITS_OWN: Duration = Duration::from_millis(3_500);
 
-/// What the store says to this waiter: the lease with token 7 ends in so long.
-fn ends(bench: &Bench, id: GrantId, left_ms: u64) {
-    ends_said_before(bench, id, left_ms, 0);
+/// Sends a waiter the message that the lease with token 7 ends in `left_ms`.
+fn ends(harness: &Harness, id: GrantId, left_ms: u64) {
+    ends_said_before(harness, id, left_ms, 0);
 }
 
-/// The same in a message that was on its way for so long.
-fn ends_said_before(bench: &Bench, id: GrantId, left_ms: u64, ago_ms: u64) {
-    bench.deliver(Delivery {
+/// The same in a message that was in flight for `ago_ms`.
+fn ends_said_before(harness: &Harness, id: GrantId, left_ms: u64, ago_ms: u64) {
+    harness.deliver(Delivery {
         to: id.session,
-        now_us: bench.store.server_us() - ago_ms * MS,
+        now_us: harness.store.server_us() - ago_ms * MS,
         contention: Contention::Others,
         rest: Rest::Done,
         id,
@@ -35,131 +35,132 @@ fn ends_said_before(bench: &Bench, id: GrantId, left_ms: u64, ago_ms: u64) {
     });
 }
 
-/// The next request is a look of this attempt, not before `from` has passed and long before it is due of itself.
-async fn looks(bench: &mut Bench, id: GrantId, begun: Instant, from_ms: u64) -> crate::store::Asked {
-    let (asked, look) = timeout(BEFORE_ITS_OWN, bench.next_acquire()).await.expect("a look");
-    assert_eq!(look.id, id);
+/// Expects that the next request is a re-check of this attempt, not before `from_ms` has passed and long before its own
+/// re-check is due.
+async fn expect_recheck(harness: &mut Harness, id: GrantId, begun: Instant, from_ms: u64) -> crate::store::Request {
+    let (asked, recheck) = timeout(BEFORE_ITS_OWN, harness.next_acquire()).await.expect("a re-check");
+    assert_eq!(recheck.id, id);
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_millis(from_ms), "the lease had not ended yet: {waited:?}");
     asked
 }
 
 #[tokio::test]
-async fn p10_a_waiter_looks_when_the_grace_is_over() {
-    let mut bench = Bench::new().await;
-    let _locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, queued(42, 60_000), 7);
+async fn p10_a_waiter_rechecks_when_the_grace_is_over() {
+    let mut harness = Harness::new().await;
+    let _locking = harness.lock(30_000);
+    let (asked, acquire) = harness.next_acquire().await;
+    harness.reply(asked, queued(42, 60_000), 7);
     pause(100).await;
     let begun = Instant::now();
-    ends(&bench, acquire.id, 300);
-    let asked = looks(&mut bench, acquire.id, begun, 298).await;
-    // The server's clock is a little slower than ours.
-    bench.say(asked, queued(42, 50), 7);
-    looks(&mut bench, acquire.id, begun, 350).await;
+    ends(&harness, acquire.id, 300);
+    let asked = expect_recheck(&mut harness, acquire.id, begun, 298).await;
+    // The server's clock is a little slower than the client's.
+    harness.reply(asked, queued(42, 50), 7);
+    expect_recheck(&mut harness, acquire.id, begun, 350).await;
 }
 
-/// The answer goes by another link than the message, and what it says was so before.
+/// The reply comes by another connection than the message, and its content is older.
 #[tokio::test]
-async fn p10_an_answer_from_before_the_revocation_takes_nothing_back() {
+async fn p10_a_reply_from_before_the_revocation_cancels_no_recheck() {
     let world = Altered::world();
-    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
-    let _locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    // So that nothing falls due before the answer is heard, nor the waiter's own look ever.
-    world.stand_still();
-    ends(&bench, acquire.id, 300);
-    bench.say(asked, queued(42, 60_000), 7);
+    let mut harness = Harness::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let _locking = harness.lock(30_000);
+    let (asked, acquire) = harness.next_acquire().await;
+    // Freeze the time, so that nothing is due before the reply arrives, and the waiter's own re-check never is.
+    world.freeze();
+    ends(&harness, acquire.id, 300);
+    harness.reply(asked, queued(42, 60_000), 7);
     pause(100).await;
-    bench.nothing();
-    world.set_on(310 * MS);
-    looks(&mut bench, acquire.id, Instant::now(), 0).await;
+    harness.expect_no_request();
+    world.advance(310 * MS);
+    expect_recheck(&mut harness, acquire.id, Instant::now(), 0).await;
 }
 
-/// A look for another reason is under way when the message comes, and was carried out before the revocation.
+/// A re-check for another reason is in flight when the message comes, and the store executed it before the revocation.
 #[tokio::test]
 async fn p10_an_end_is_not_forgotten_with_an_earlier_one() {
-    let mut bench = Bench::new().await;
-    let _locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, queued(42, 200), 7);
+    let mut harness = Harness::new().await;
+    let _locking = harness.lock(30_000);
+    let (asked, acquire) = harness.next_acquire().await;
+    harness.reply(asked, queued(42, 200), 7);
     pause(50).await;
-    bench.tell(Message::LookAtAll);
-    let (look, _) = bench.next_acquire().await;
+    harness.send_message(Message::LookAtAll);
+    let (recheck, _) = harness.next_acquire().await;
     let begun = Instant::now();
-    ends(&bench, acquire.id, 500);
-    let settling = bench.next().await;
-    assert_eq!(settling.op, Op::Settle, "the end that it was told first");
-    bench.say(settling, Outcome::Settled, 7);
-    bench.say(look, queued(42, 60_000), 7);
-    looks(&mut bench, acquire.id, begun, 498).await;
+    ends(&harness, acquire.id, 500);
+    let settling = harness.next().await;
+    assert_eq!(settling.op, Op::Settle, "the end in the first message");
+    harness.reply(settling, Outcome::Settled, 7);
+    harness.reply(recheck, queued(42, 60_000), 7);
+    expect_recheck(&mut harness, acquire.id, begun, 498).await;
 }
 
-/// It counts from when the message was made: one that lay in a buffer is about what has ended already.
+/// The time counts from when the message was made. The grace of a message that lay in a buffer may have ended already.
 #[tokio::test]
 async fn p10_a_late_message_costs_no_second_grace() {
-    let mut bench = Bench::new().await;
-    let _locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, queued(42, 60_000), 7);
+    let mut harness = Harness::new().await;
+    let _locking = harness.lock(30_000);
+    let (asked, acquire) = harness.next_acquire().await;
+    harness.reply(asked, queued(42, 60_000), 7);
     pause(100).await;
     let begun = Instant::now();
-    ends_said_before(&bench, acquire.id, 5_000, 4_900);
-    looks(&mut bench, acquire.id, begun, 0).await;
+    ends_said_before(&harness, acquire.id, 5_000, 4_900);
+    expect_recheck(&mut harness, acquire.id, begun, 0).await;
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
 async fn p10_a_second_revocation_brings_the_end_nearer_and_a_repeated_one_not_further() {
-    let mut bench = Bench::new().await;
-    let _locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, queued(42, 60_000), 7);
+    let mut harness = Harness::new().await;
+    let _locking = harness.lock(30_000);
+    let (asked, acquire) = harness.next_acquire().await;
+    harness.reply(asked, queued(42, 60_000), 7);
     pause(100).await;
     let begun = Instant::now();
     for left_ms in [3_000, 300, 2_000] {
-        ends(&bench, acquire.id, left_ms);
+        ends(&harness, acquire.id, left_ms);
     }
-    let asked = looks(&mut bench, acquire.id, begun, 298).await;
+    let asked = expect_recheck(&mut harness, acquire.id, begun, 298).await;
     assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
-    bench.say(asked, queued(42, 60_000), 7);
+    harness.reply(asked, queued(42, 60_000), 7);
     pause(100).await;
-    bench.nothing();
+    harness.expect_no_request();
 }
 
-/// The attempt that was told has gone, and another one of this client waits.
+/// The attempt that got the message has gone, and another attempt of this client waits.
 #[tokio::test]
-async fn p10_whichever_attempt_waits_then_looks() {
-    let mut bench = Bench::new().await;
-    let first = bench.lock_apart(30_000);
-    let (asked, told) = bench.next_acquire().await;
-    bench.say(asked, queued(1, 60_000), 7);
-    let _second = bench.lock_apart(30_000);
-    let (asked, waits) = bench.next_acquire().await;
-    bench.say(asked, queued(2, 60_000), 7);
+async fn p10_the_attempt_that_waits_then_rechecks() {
+    let mut harness = Harness::new().await;
+    let first = harness.lock_apart(30_000);
+    let (asked, notified) = harness.next_acquire().await;
+    harness.reply(asked, queued(1, 60_000), 7);
+    let _second = harness.lock_apart(30_000);
+    let (asked, waits) = harness.next_acquire().await;
+    harness.reply(asked, queued(2, 60_000), 7);
     pause(50).await;
     let begun = Instant::now();
-    ends(&bench, told.id, 300);
+    ends(&harness, notified.id, 300);
     first.abort();
-    let (leave, left) = bench.next_leave().await;
-    assert_eq!(left, told.id);
-    bench.say(leave, Outcome::Left { was: leasehold_spec::Was::Queued }, 7);
-    looks(&mut bench, waits.id, begun, 298).await;
+    let (leave, left) = harness.next_leave().await;
+    assert_eq!(left, notified.id);
+    harness.reply(leave, Outcome::Left { was: leasehold_spec::Was::Queued }, 7);
+    expect_recheck(&mut harness, waits.id, begun, 298).await;
 }
 
 #[tokio::test]
-async fn p10_an_end_of_what_nobody_waits_for_is_nothing() {
-    let mut bench = Bench::new().await;
-    ends(&bench, GrantId { session: SessionId(1), counter: 9, nonce: 9 }, 0);
+async fn p10_a_revocation_without_a_waiter_sends_nothing() {
+    let mut harness = Harness::new().await;
+    ends(&harness, GrantId { session: SessionId(1), counter: 9, nonce: 9 }, 0);
     pause(100).await;
-    bench.nothing();
+    harness.expect_no_request();
 }
 
-/// Without a waiter of its own it settles, which hands over to whoever waits.
+/// A client without a waiter settles instead, which hands the lock over to any waiter.
 #[tokio::test]
-async fn p10_the_client_that_revoked_looks_after_the_grace_as_well() {
-    let mut bench = Bench::new().await;
-    let mutex = bench.leasehold.mutex("name");
+async fn p10_the_client_that_revoked_settles_after_the_grace_as_well() {
+    let mut harness = Harness::new().await;
+    let mutex = harness.leasehold.mutex("name");
     let inspecting = tokio::spawn({
         let mutex = mutex.clone();
         async move { mutex.inspect().await }
@@ -167,16 +168,16 @@ async fn p10_the_client_that_revoked_looks_after_the_grace_as_well() {
     let (id, label) = (PublicId { session: SessionId(5), counter: 5 }, "somebody".to_owned());
     let (left_us, state) = (60_000 * MS, GrantState::Held);
     let holder = Holder { id, token: token(7), left_us, label, state };
-    let asked = bench.next().await;
-    bench.say(asked, Outcome::Inspected(Inspection { holder: Some(holder), waiters: 1 }), 7);
+    let asked = harness.next().await;
+    harness.reply(asked, Outcome::Inspected(Inspection { holder: Some(holder), waiters: 1 }), 7);
     let seen = inspecting.await.unwrap().unwrap().holder.expect("it holds");
     let revoking = tokio::spawn(async move { mutex.revoke(&seen, Duration::from_millis(300)).await });
-    let asked = bench.next().await;
+    let asked = harness.next().await;
     assert_eq!(asked.op, Op::Revoke { holder: id, token: token(7), grace_ms: 300 });
     let begun = Instant::now();
-    bench.say(asked, Outcome::Revoking { left_us: 300 * MS }, 7);
+    harness.reply(asked, Outcome::Revoking { left_us: 300 * MS }, 7);
     assert_eq!(revoking.await.unwrap().unwrap(), Revoked::Within(Duration::from_millis(300)));
-    let settling = timeout(BEFORE_ITS_OWN, bench.next()).await.expect("it looks after the name");
+    let settling = timeout(BEFORE_ITS_OWN, harness.next()).await.expect("it settles the name");
     assert_eq!(settling.op, Op::Settle);
     assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
 }

@@ -1,4 +1,4 @@
-//! A store of which a test plays every answer.
+//! A scripted store: a test plays every reply.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,63 +13,64 @@ use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::consume_budget;
 
-/// The server's clock shows this much more than ours.
+/// How far the server's clock is ahead of the client's.
 pub(crate) const AHEAD_US: u64 = 1_000_000_000_000;
 
-/// A request that waits for the test's answer.
-pub(crate) struct Asked {
+/// A request that waits for the test's reply.
+pub(crate) struct Request {
     pub(crate) link: usize,
     pub(crate) op: Op,
     pub(crate) reply: oneshot::Sender<Result<Answer, Fault>>,
 }
 
-/// What happens when a link is asked for, on the stack of whoever asks.
+/// Called when a connection is opened, on the stack of the opener.
 pub(crate) type OnOpen = Box<dyn FnOnce() + Send>;
 
-/// What happens when a link is closed, on the stack of whoever closes it: as where that wakes who waits for an answer.
+/// Called when a connection is closed, on the stack of the closer. A real close wakes the tasks that wait for a reply
+/// there.
 pub(crate) type OnClose = Box<dyn FnOnce() + Send>;
 
-/// What happens when something is asked, on the stack of whoever asks.
+/// Called when a request is made, on the stack of its caller.
 pub(crate) type OnAsk = Arc<dyn Fn(&Op) + Send + Sync>;
 
-/// What is answered on the stack of whoever asks.
+/// Replies to a request at once, on the stack of its caller.
 pub(crate) type AtOnce = Box<dyn FnMut(&Op) -> Option<Answer> + Send>;
 
 pub(crate) struct Scripted {
-    pub(crate) requests: mpsc::UnboundedSender<Asked>,
+    pub(crate) requests: mpsc::UnboundedSender<Request>,
     pub(crate) on_open: Mutex<Option<OnOpen>>,
-    /// The next link that is opened is refused, once this has come.
+    /// The next connection is refused, as soon as this receives a message.
     pub(crate) refused_after: Mutex<Option<oneshot::Receiver<()>>>,
-    /// By the number of the link.
+    /// The key is the number of the connection.
     pub(crate) on_close: Mutex<Option<(usize, OnClose)>>,
     pub(crate) on_ask: Mutex<Option<OnAsk>>,
     pub(crate) at_once: Mutex<Option<AtOnce>>,
-    pub(crate) links: Mutex<Vec<Arc<Line>>>,
+    pub(crate) links: Mutex<Vec<Arc<Connection>>>,
     pub(crate) run: Mutex<String>,
     pub(crate) ahead_us: AtomicU64,
     pub(crate) may_attach: AtomicBool,
     pub(crate) is_away: AtomicBool,
     pub(crate) opened: AtomicUsize,
-    /// How long a ping takes, and how many there were.
+    /// How long a ping takes, and how many pings there were.
     pub(crate) ping_ms: AtomicU64,
     pub(crate) pings: AtomicUsize,
 }
 
-pub(crate) struct Line {
+pub(crate) struct Connection {
     pub(crate) number: AtomicUsize,
     pub(crate) store: Arc<Scripted>,
     pub(crate) run: String,
     pub(crate) closed: AtomicBool,
-    /// Nothing drives it.
+    /// Nothing drives this connection.
     pub(crate) is_stalled: AtomicBool,
-    /// What it was handed is not sent yet.
+    /// The connection has requests that are not sent yet.
     pub(crate) is_waiting: AtomicBool,
     pub(crate) inbox: Mutex<Option<Inbox>>,
 }
 
-pub(crate) struct Shop(pub(crate) Arc<Scripted>);
+pub(crate) struct Opener(pub(crate) Arc<Scripted>);
 
-impl Store for Shop {
+impl Store for Opener {
     fn open(&self) -> Pending<leasehold::Result<Arc<dyn Link>>> {
         let store = Arc::clone(&self.0);
         let on_open = store.on_open.lock().unwrap().take();
@@ -84,7 +85,7 @@ impl Store for Shop {
                 return Err(any_error());
             }
             let number = store.opened.fetch_add(1, Ordering::SeqCst).into();
-            let line = Arc::new(Line {
+            let link = Arc::new(Connection {
                 number,
                 run: store.run.lock().unwrap().clone(),
                 closed: AtomicBool::new(false),
@@ -93,8 +94,8 @@ impl Store for Shop {
                 inbox: Mutex::default(),
                 store: Arc::clone(&store),
             });
-            store.links.lock().unwrap().push(Arc::clone(&line));
-            Ok(Arc::new(Handle(line)) as Arc<dyn Link>)
+            store.links.lock().unwrap().push(Arc::clone(&link));
+            Ok(Arc::new(Handle(link)) as Arc<dyn Link>)
         })
     }
 
@@ -111,32 +112,32 @@ impl Store for Shop {
     }
 }
 
-pub(crate) struct Handle(Arc<Line>);
+pub(crate) struct Handle(Arc<Connection>);
 
 impl Handle {
     pub(crate) fn ask(&self, op: Op) -> Pending<Result<Answer, Fault>> {
         let begin = self.begin(op);
         Box::pin(async move {
-            // As what is sent through a bounded channel does.
+            // A bounded channel does the same.
             consume_budget().await;
             Self::end(begin()).await
         })
     }
 
-    /// What sends a request, when its future is polled.
+    /// Returns a function that sends the request. A future calls it when it is polled.
     fn begin(&self, op: Op) -> impl FnOnce() -> Option<oneshot::Receiver<Result<Answer, Fault>>> + Send + use<> {
-        let (line, closed) = (Arc::clone(&self.0), self.is_closed());
-        let on_ask = line.store.on_ask.lock().unwrap().clone();
+        let (link, closed) = (Arc::clone(&self.0), self.is_closed());
+        let on_ask = link.store.on_ask.lock().unwrap().clone();
         on_ask.into_iter().for_each(|on_ask| on_ask(&op));
         move || {
             let (reply, answer) = oneshot::channel();
-            let at_once = line.store.at_once.lock().unwrap().as_mut().and_then(|at_once| at_once(&op));
+            let at_once = link.store.at_once.lock().unwrap().as_mut().and_then(|at_once| at_once(&op));
             if let Some(said) = at_once {
                 drop(reply.send(Ok(said)));
                 return Some(answer);
             }
-            let asked = Asked { link: line.number.load(Ordering::SeqCst), op, reply };
-            (!closed && line.store.requests.send(asked).is_ok()).then_some(answer)
+            let asked = Request { link: link.number.load(Ordering::SeqCst), op, reply };
+            (!closed && link.store.requests.send(asked).is_ok()).then_some(answer)
         }
     }
 
@@ -174,12 +175,12 @@ impl Link for Handle {
     }
 
     fn attach(&self, _: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
-        let line = Arc::clone(&self.0);
+        let link = Arc::clone(&self.0);
         Box::pin(async move {
-            while !line.store.may_attach.load(Ordering::SeqCst) {
+            while !link.store.may_attach.load(Ordering::SeqCst) {
                 tokio::task::yield_now().await;
             }
-            *line.inbox.lock().unwrap() = Some(inbox);
+            *link.inbox.lock().unwrap() = Some(inbox);
             Ok(())
         })
     }
@@ -189,14 +190,14 @@ impl Link for Handle {
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
-        let line = Arc::clone(&self.0);
-        line.store.pings.fetch_add(1, Ordering::SeqCst);
+        let link = Arc::clone(&self.0);
+        link.store.pings.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
-            let ping_ms = line.store.ping_ms.load(Ordering::SeqCst);
+            let ping_ms = link.store.ping_ms.load(Ordering::SeqCst);
             if ping_ms > 0 {
                 Real.sleep(Duration::from_millis(ping_ms)).await;
             }
-            if line.closed.load(Ordering::SeqCst) { Err(gone()) } else { Ok(line.store.server_us()) }
+            if link.closed.load(Ordering::SeqCst) { Err(gone()) } else { Ok(link.store.server_us()) }
         })
     }
 
@@ -232,25 +233,25 @@ pub(crate) fn gone() -> Fault {
     Fault::Gone(any_error())
 }
 
-/// A session looks at the kind of a fault only.
+/// A session looks only at the kind of a fault.
 pub(crate) fn any_error() -> Error {
     leasehold::seam::lost("a", LostReason::Closed).into()
 }
 
 impl Scripted {
-    /// Numbers the first two links: the session's is 0, the callers' lane 1, whichever was opened first.
+    /// Numbers the first two connections: the session's own is 0, the callers' lane is 1, whichever was opened first.
     pub(crate) fn number_links(&self) {
         let mut links = self.links();
-        links.sort_by_key(|line| line.inbox.lock().unwrap().is_none());
-        links.iter().enumerate().for_each(|(number, line)| line.number.store(number, Ordering::SeqCst));
+        links.sort_by_key(|link| link.inbox.lock().unwrap().is_none());
+        links.iter().enumerate().for_each(|(number, link)| link.number.store(number, Ordering::SeqCst));
     }
 
-    /// Every link breaks, and there are no new ones.
+    /// Breaks every connection, and refuses new ones.
     pub(crate) fn go_away(&self) {
         self.is_away.store(true, Ordering::SeqCst);
-        for line in self.links().iter() {
-            line.closed.store(true, Ordering::SeqCst);
-            let inbox = line.inbox.lock().unwrap().take();
+        for link in self.links().iter() {
+            link.closed.store(true, Ordering::SeqCst);
+            let inbox = link.inbox.lock().unwrap().take();
             inbox.into_iter().for_each(|inbox| inbox(Message::Detached));
         }
     }
@@ -259,7 +260,7 @@ impl Scripted {
         Real.now_us() + self.ahead_us.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn links(&self) -> MutexGuard<'_, Vec<Arc<Line>>> {
+    pub(crate) fn links(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
         self.links.lock().unwrap()
     }
 }

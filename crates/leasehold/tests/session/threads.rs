@@ -1,4 +1,4 @@
-//! A client whose callers block.
+//! A blocking client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,17 +11,18 @@ use leasehold_spec::{Answer, Contention, Op, Outcome, Rest};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::bench::{Altered, Bench, MS, token};
-use crate::store::Shop;
+use crate::harness::{Altered, Harness, MS, token};
+use crate::store::Opener;
 
 const SOON: Duration = Duration::from_secs(10);
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// Also where a runtime is at hand, as here: the thread that would drive the lane is the one that blocks.
+/// There is no lane even if a runtime is available, as here: the thread that would drive the lane is the one that
+/// blocks.
 #[tokio::test]
 async fn a_client_for_threads_has_no_lane_and_is_not_for_a_forked_child() {
-    let (store, mut requests) = Bench::store(0);
-    let (world, shop) = (Altered::world(), Arc::new(Shop(Arc::clone(&store))));
+    let (store, mut requests) = Harness::store(0);
+    let (world, shop) = (Altered::world(), Arc::new(Opener(Arc::clone(&store))));
     let process = Arc::clone(&world);
     let builder = Leasehold::builder("");
     let client = spawn_blocking(|| builder.connect_to(shop, world as Arc<dyn World>)).await.unwrap().unwrap();
@@ -49,14 +50,14 @@ async fn a_client_for_threads_has_no_lane_and_is_not_for_a_forked_child() {
         assert_eq!(
             guard.wait_lost(LONG).map(|lost| lost.reason()),
             Some(LostReason::Closed),
-            "nobody there would ever tell"
+            "no thread of the child would ever report it"
         );
         assert_eq!(mutex.lock().unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(mutex.try_lock_for(LONG).unwrap_err().kind(), ErrorKind::Unsupported);
-        assert!(client.close().unconfirmed().is_empty(), "it is the parent's to give back");
+        assert!(client.close().unconfirmed().is_empty(), "only the parent gives it back");
         guard
     });
-    let guard = timeout(SOON, child).await.expect("nothing waits there").unwrap();
+    let guard = timeout(SOON, child).await.expect("no call of the child waits").unwrap();
     process.process.fetch_sub(1, Ordering::SeqCst);
     assert!(guard.is_valid(), "closed in the child alone");
     assert!(requests.try_recv().is_err(), "nothing was sent");

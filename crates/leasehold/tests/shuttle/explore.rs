@@ -1,5 +1,5 @@
-//! How schedules are chosen: at random, and by priorities that change a few times (PCT), which finds what needs one thread
-//! to stand still for long.
+//! How schedules are chosen: at random, and by priorities that change a few times (PCT), which finds bugs that need one
+//! thread to be stopped for long.
 
 use std::cell::Cell;
 use std::env;
@@ -10,11 +10,11 @@ use crate::seam::{Real, World};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
-/// Schedules of each kind, for each scene.
+/// The number of schedules of each kind, for each scene.
 const SCHEDULES: usize = 150;
 /// How often priorities change, at most.
 const DEPTH: usize = 4;
-/// No schedule has as many steps: what has them goes round in circles.
+/// No schedule needs as many steps: one that reaches the limit is in an endless loop.
 const STEPS: usize = 200_000;
 /// Our futures are larger than those of shuttle's examples.
 const STACK_BYTES: usize = 256 * 1024;
@@ -23,13 +23,13 @@ thread_local! {
     static RUNS_LEFT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// From now on time goes on whenever it likes, and threads stand still for as long as leases last. Before, and after some
-/// hundred timers, it waits for everybody: a thread of the lowest priority must come to its turn at some time.
+/// From now on time may advance at any step, and threads may be stopped for as long as leases last. Before, and after
+/// some hundred timers, time advances only when no thread can: a thread of the lowest priority must run at some time.
 pub(crate) fn let_time_run() {
     RUNS_LEFT.set(RUNS);
 }
 
-/// Plays a scene in many schedules; in one, if the environment names it.
+/// Runs a scene in many schedules, or in the one that the environment names.
 pub(crate) fn explore(scene: fn()) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
@@ -39,7 +39,7 @@ pub(crate) fn explore(scene: fn()) {
     config.failure_persistence = FailurePersistence::File(Some(env::temp_dir()));
     if let Ok(path) = env::var("LEASEHOLD_SCHEDULE") {
         let mut replay = ReplayScheduler::new_from_file(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        // It ends where it failed: code that has been mended goes on from there.
+        // The schedule ends where it failed. Code that was fixed goes on from there.
         replay.set_allow_incomplete();
         Runner::new(replay, config).run(scene);
         return;
@@ -62,7 +62,7 @@ fn asked<T: FromStr<Err: Display>>(variable: &str) -> Option<T> {
     Some(value.parse().unwrap_or_else(|error| panic!("{variable}={value}: {error}")))
 }
 
-/// Says how to see a failure again.
+/// Prints how to repeat a failure.
 struct Replay {
     seed: u64,
 }
@@ -79,7 +79,7 @@ impl Drop for Replay {
     }
 }
 
-/// Lets time go on when it may, and leaves the threads to another.
+/// Advances time when it may, and lets the inner scheduler choose among the other threads.
 struct Timed<S> {
     inner: S,
     turns: u64,
@@ -87,9 +87,9 @@ struct Timed<S> {
 
 /// The first thread that a scene starts.
 const CLOCK: usize = 1;
-/// Where time runs it goes on at every so many-th step.
+/// If time may run, it advances at one in this many steps.
 const RUNS_EVERY: u64 = 24;
-/// And so many times in a schedule.
+/// At most this often in a schedule.
 const RUNS: u32 = 100;
 
 impl<S> Timed<S> {

@@ -1,4 +1,4 @@
-//! The scenes: what threads do at the same time, and what must hold whoever goes first.
+//! The scenes: actions of several threads at the same time, and the properties that hold in every order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use shuttle::sync::{Barrier, Mutex as Shared};
 use super::explore::{explore, let_time_run};
 use super::stage::{NAME, Section, Stage, Work, impatient, together, work};
 
-/// Nobody has to wait for a timer but that of 1 ms which the session's thread keeps between two turns: what falls due while
-/// it is at one waits for the next. A wake-up that is lost costs 250 ms.
+/// No thread needs a timer but the one of 1 ms between two turns of the session's thread: a request that becomes due
+/// during a turn waits for the next turn. A lost wake-up costs 250 ms.
 const AT_ONCE: Duration = Duration::from_millis(10);
-/// What was given up with a request unanswered is closed once that would be late, and no sooner.
+/// An attempt that was given up with a request unanswered is closed once that request would be late, and no sooner.
 const LATE: Duration = Duration::from_millis(2_500);
 
-/// Nothing is said about time.
+/// No bound on the time.
 const FOR_LONG: Duration = Duration::from_secs(3_600);
 
-/// In the section, so many times, by releases that are awaited.
+/// Enters the section this many times, and awaits each release.
 fn in_turns(client: &Leasehold, section: &Arc<Section>, times: usize) -> Work {
     let (client, section) = (client.clone(), Arc::clone(section));
     work(async move {
@@ -85,13 +85,13 @@ fn clients_hand_over_to_each_other() {
 }
 
 #[test]
-fn a_dropped_guard_goes_on_or_back_at_once() {
+fn a_dropped_guard_is_handed_on_or_released_at_once() {
     explore(|| drops(|mutex| mutex));
 }
 
-/// No release is spared here: who waits in strict order is in no line, and each guard goes back to the store.
+/// Every guard is released to the store: waiters with strict order are in no local queue.
 #[test]
-fn a_dropped_guard_gives_back_at_once() {
+fn a_dropped_guard_is_released_at_once() {
     explore(|| drops(Mutex::fair));
 }
 
@@ -113,11 +113,11 @@ fn drops(order: fn(Mutex) -> Mutex) {
     stage.end(AT_ONCE);
 }
 
-/// Who panics hands nothing on here: whoever comes next, of this client or of another, was granted the lock by the store.
-/// And nobody waits for longer than that takes.
+/// A guard that is dropped in a panic is not handed on inside the client: the next holder, of this client or of
+/// another, gets the lock from the store. No waiter waits for longer than that takes.
 #[test]
-fn a_panic_under_the_lock_goes_back_to_the_store() {
-    static PASSED: AtomicUsize = AtomicUsize::new(0);
+fn a_panic_under_the_lock_releases_to_the_store() {
+    static HANDED_ON: AtomicUsize = AtomicUsize::new(0);
     explore(|| {
         let (stage, section) = (Stage::new(), Arc::<Section>::default());
         let (client, other) = (stage.client(), stage.client());
@@ -142,16 +142,16 @@ fn a_panic_under_the_lock_goes_back_to_the_store() {
         assert_eq!(entered.len(), 8);
         for ((_, panicked), (token, _)) in entered.iter().zip(entered.iter().skip(1)) {
             let is_granted = stage.has_granted(*token);
-            assert!(is_granted || !panicked, "passed on in a panic, to {token}");
-            PASSED.fetch_add(usize::from(!is_granted), Ordering::Relaxed);
+            assert!(is_granted || !panicked, "handed on in a panic, to {token}");
+            HANDED_ON.fetch_add(usize::from(!is_granted), Ordering::Relaxed);
         }
     });
-    assert!(PASSED.load(Ordering::Relaxed) > 0, "nothing was ever passed on: nothing was shown");
+    assert!(HANDED_ON.load(Ordering::Relaxed) > 0, "nothing was ever handed on: the test showed nothing");
 }
 
-/// By whichever link, and however far the thread is with what was dropped.
+/// On either connection, and whatever the thread has already done with the dropped guards.
 #[test]
-fn a_client_is_not_in_its_own_way() {
+fn a_client_does_not_contend_with_itself() {
     explore(|| {
         let (stage, section) = (Stage::new(), Arc::<Section>::default());
         let client = stage.client();
@@ -161,7 +161,7 @@ fn a_client_is_not_in_its_own_way() {
         together([
             work(async move {
                 for mutex in mutexes {
-                    let guard = mutex.try_lock().await.unwrap().expect("nobody else is there");
+                    let guard = mutex.try_lock().await.unwrap().expect("no other client contends");
                     inside.work(&guard);
                 }
             }),
@@ -186,7 +186,7 @@ fn a_dropped_future_leaves_nothing_and_hands_on() {
                     if let Some(guard) = impatient(client.mutex(NAME).lock()).await {
                         let guard = guard.unwrap();
                         section.work(&guard);
-                        // Given up as well, wherever it stands.
+                        // Given up as well, at whatever point it is.
                         impatient(guard.release()).await;
                     }
                 }
@@ -198,10 +198,10 @@ fn a_dropped_future_leaves_nothing_and_hands_on() {
     });
 }
 
-/// One line, and what can happen in one: guards that are released and dropped, waiters that come, go and run out of
-/// patience, and somebody elsewhere.
+/// A local queue with all events: guards are released and dropped, waiters come, go and reach their deadlines, and
+/// another client contends.
 #[test]
-fn a_line_goes_on_whoever_comes_and_goes() {
+fn a_local_queue_goes_on_while_waiters_come_and_go() {
     explore(|| {
         let (stage, section) = (Stage::new(), Arc::<Section>::default());
         let (client, other) = (stage.client(), stage.client());
@@ -231,9 +231,9 @@ fn a_line_goes_on_whoever_comes_and_goes() {
     });
 }
 
-/// In a line those who come first are first, whatever the threads of the client do meanwhile.
+/// A local queue is served in the order of arrival, whatever the threads of the client do meanwhile.
 #[test]
-fn a_line_is_served_in_its_order() {
+fn a_local_queue_is_served_in_order() {
     explore(|| {
         let (stage, order) = (Stage::new(), Arc::new(Shared::new(Vec::new())));
         let client = stage.client();
@@ -242,7 +242,7 @@ fn a_line_is_served_in_its_order() {
         for number in 0..3 {
             let (mutex, order) = (client.mutex(NAME), Arc::clone(&order));
             let mut locking = Box::pin(async move { mutex.lock().await });
-            // Each has its place before the next one asks for one.
+            // Each waiter is queued before the next one begins.
             let first = locking.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             assert!(first.is_pending());
             works.push(work(async move {
@@ -261,7 +261,7 @@ fn a_line_is_served_in_its_order() {
 }
 
 #[test]
-fn closing_is_heard_in_a_line_that_is_handed_on() {
+fn closing_ends_a_local_queue_that_is_handed_on() {
     explore(|| {
         let stage = Stage::new();
         let client = stage.client();
@@ -284,7 +284,7 @@ fn closing_is_heard_in_a_line_that_is_handed_on() {
 }
 
 #[test]
-fn who_waits_so_long_races_with_the_grant() {
+fn a_deadline_races_with_the_grant() {
     explore(|| {
         let (stage, section) = (Stage::new(), Arc::<Section>::default());
         let client = stage.client();
@@ -314,7 +314,7 @@ fn who_waits_so_long_races_with_the_grant() {
 }
 
 #[test]
-fn closing_is_heard_by_everybody_who_holds_or_waits() {
+fn closing_notifies_every_holder_and_waiter() {
     explore(|| {
         let stage = Stage::new();
         let client = stage.client();
@@ -335,7 +335,7 @@ fn closing_is_heard_by_everybody_who_holds_or_waits() {
 }
 
 #[test]
-fn the_loss_of_a_lease_is_heard_by_everybody_who_waits_for_it() {
+fn the_loss_of_a_lease_wakes_every_task_that_waits_for_it() {
     explore(|| {
         let stage = Stage::new();
         let client = stage.client();
@@ -374,7 +374,7 @@ fn a_client_whose_connecting_was_given_up_leaves_nothing() {
 }
 
 #[test]
-fn the_guards_of_an_owner_share_one_lease_and_the_last_gives_it_back() {
+fn the_guards_of_an_owner_share_one_lease_and_the_last_releases_it() {
     explore(|| {
         let (stage, section) = (Stage::new(), Arc::<Section>::default());
         let (client, owner) = (stage.client(), Owner::new());
@@ -409,7 +409,7 @@ fn tasks_of_an_owner_never_wait_for_each_other_at_the_store() {
         together((0..2).map(|_| {
             let (mutex, section, both) = (client.mutex(NAME).owner(&owner), Arc::clone(&section), Arc::clone(&both));
             work(async move {
-                // The gate of one round goes while the next is made.
+                // The gate of one round is removed while the next one is made.
                 for _ in 0..3 {
                     let guard = mutex.lock().await.unwrap();
                     section.work(&guard);
@@ -455,7 +455,7 @@ fn fenced_data_is_written_in_the_order_of_tokens() {
             let token = Token::new(number).unwrap();
             let touch: Work = Box::new(move || {
                 if let Ok(data) = fenced.read(token) {
-                    assert!(*data <= number, "a reader finds what a newer writer has left");
+                    assert!(*data <= number, "a reader finds the value of a newer writer");
                 }
                 let _refused_or_not = fenced.enter(token, Access::Read);
                 if let Ok(mut data) = fenced.write(token) {
@@ -471,7 +471,7 @@ fn fenced_data_is_written_in_the_order_of_tokens() {
     });
 }
 
-/// Threads, answers and pushes stand still for as long as leases last, and the session tells the truth all the same.
+/// Threads, replies and pushes are stopped for as long as leases last, and the session reports each loss correctly.
 #[test]
 fn a_lease_is_lost_to_its_holder_before_another_has_it() {
     static LOST: AtomicUsize = AtomicUsize::new(0);
@@ -507,5 +507,5 @@ fn a_lease_is_lost_to_its_holder_before_another_has_it() {
         let report = check(&recorder.history(), &Rules::mutex().at_least(6));
         report.assert_clean();
     });
-    assert!(LOST.load(Ordering::Relaxed) > 0, "no lease was ever lost: nothing was shown");
+    assert!(LOST.load(Ordering::Relaxed) > 0, "no lease was ever lost: the test showed nothing");
 }

@@ -1,4 +1,5 @@
-//! What scenes have in common: clients, a section that only one may be in, and an end at which nothing is left.
+//! The common part of the scenes: clients, a section that only one holder may be in, and an end at which nothing is
+//! left.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -15,20 +16,20 @@ use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use super::store::Shop;
+use super::store::StepStore;
 use super::world::Staged;
 
 pub(crate) const NAME: &str = "stock";
 
 pub(crate) struct Stage {
     world: Staged,
-    shop: Shop,
+    store: StepStore,
 }
 
 impl Stage {
     pub(crate) fn new() -> Self {
         let world = Staged::begin();
-        Self { shop: Shop::new(&world), world }
+        Self { store: StepStore::new(&world), world }
     }
 
     pub(crate) fn client(&self) -> Leasehold {
@@ -36,15 +37,15 @@ impl Stage {
     }
 
     pub(crate) fn connect(&self, builder: Builder) -> impl Future<Output = Result<Leasehold>> + use<> {
-        builder.connect_to(Arc::new(self.shop.clone()), Arc::new(self.world.clone()))
+        builder.connect_to(Arc::new(self.store.clone()), Arc::new(self.world.clone()))
     }
 
-    /// Whether the store granted this token itself; otherwise it was passed on inside a client.
+    /// Returns whether the store granted this token itself. Otherwise it was handed on inside a client.
     pub(crate) fn has_granted(&self, token: Token) -> bool {
-        self.shop.has_granted(token)
+        self.store.has_granted(token)
     }
 
-    /// Takes a history down, by the clock of this world.
+    /// Returns a recorder of a history, with the clock of this world.
     pub(crate) fn recorder(&self) -> Recorder {
         let world = self.world.clone();
         Recorder::in_memory().on_clock(move || world.now_us())
@@ -54,28 +55,28 @@ impl Stage {
         self.world.sleep(duration)
     }
 
-    /// Waits for all that was begun, and finds nothing left of it. Nobody has waited for more than this.
+    /// Waits until everything has ended, and asserts that nothing is left. No wait may have been longer than this.
     #[track_caller]
     pub(crate) fn end(&self, within: Duration) {
         let took = self.world.end();
-        assert_eq!(self.shop.residue(), Vec::<String>::new(), "left at the store");
+        assert_eq!(self.store.residue(), Vec::<String>::new(), "the store is empty");
         assert!(took <= within, "waited for a timer: {took:?}, at most {within:?}");
     }
 }
 
-/// What the lock protects.
+/// The data that the lock protects.
 #[derive(Default)]
 pub(crate) struct Section {
-    /// Whose token is inside, and how many times. Locked without any operation of the scheduler in it.
+    /// The token that is inside, and how many guards have it. Locked without any operation of the scheduler in it.
     inside: Mutex<(u64, usize)>,
     entered: AtomicUsize,
     fenced: Fenced<usize>,
 }
 
 impl Section {
-    /// Works under this guard: alone, but for other guards of the same lease.
+    /// Works under this guard. No other lease may be inside at the same time.
     pub(crate) fn work(&self, guard: &Guard) {
-        let token = guard.check().expect("a lease that nobody has taken away is valid");
+        let token = guard.check().expect("a lease that was not taken away is valid");
         {
             let mut inside = self.inside.lock().unwrap();
             let (holder, times) = *inside;
@@ -83,7 +84,7 @@ impl Section {
             *inside = (token.get(), times + 1);
         }
         thread::yield_now();
-        *self.fenced.write(token).expect("nobody with a newer token was here") += 1;
+        *self.fenced.write(token).expect("no newer token was in the section before") += 1;
         self.entered.fetch_add(1, Ordering::SeqCst);
         self.inside.lock().unwrap().1 -= 1;
     }
@@ -93,10 +94,10 @@ impl Section {
     }
 }
 
-/// Something to do on a thread of its own.
+/// An action for a thread of its own.
 pub(crate) type Work = Box<dyn FnOnce() + Send>;
 
-/// Makes a future into it.
+/// Turns a future into work.
 pub(crate) fn work(future: impl Future<Output = ()> + Send + 'static) -> Work {
     Box::new(move || block_on(future))
 }

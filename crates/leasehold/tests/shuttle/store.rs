@@ -1,8 +1,8 @@
-//! A store that is `step`, behind links that take their own time.
+//! A store that is `step`, behind connections with delays of their own.
 //!
-//! A link is a connection: requests arrive in the order in which they were sent, answers and messages come back in that in
-//! which they were made, and nothing is in order between two links. Each way is a task, which the scheduler stops where it
-//! likes.
+//! Requests arrive in the order in which they were sent on a connection. Replies and messages come back in the order in
+//! which they were made. There is no order between two connections. Each direction is a task, which the scheduler stops
+//! at any point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -17,67 +17,67 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::world::Staged;
 
-/// The server's clock shows this much more than ours.
+/// How far the server's clock is ahead of the client's.
 const AHEAD_US: u64 = 1_000_000_000_000;
 
 #[derive(Clone)]
-pub(crate) struct Shop(Arc<Inner>);
+pub(crate) struct StepStore(Arc<Inner>);
 
 struct Inner {
     world: Staged,
     /// Locked for a step, without any operation of the scheduler in it: never contended.
-    shelf: Mutex<Shelf>,
+    contents: Mutex<Contents>,
     opened: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Shelf {
+struct Contents {
     resources: BTreeMap<Name, Resource>,
-    /// The tokens that it granted itself. Those in between are of ranges.
+    /// The tokens that the store granted itself. The tokens in between are of ranges.
     granted: BTreeSet<u64>,
     inboxes: BTreeMap<SessionId, (usize, mpsc::UnboundedSender<Down>)>,
 }
 
-type Heard<T> = Result<T, Fault>;
+type OpResult<T> = Result<T, Fault>;
 
 enum Up {
-    Ask(Name, Op, oneshot::Sender<Heard<Answer>>),
-    Renew(Vec<(Name, Renew)>, oneshot::Sender<Vec<Heard<Answer>>>),
-    Attach(SessionId, oneshot::Sender<Heard<()>>),
-    Ping(oneshot::Sender<Heard<u64>>),
+    Ask(Name, Op, oneshot::Sender<OpResult<Answer>>),
+    Renew(Vec<(Name, Renew)>, oneshot::Sender<Vec<OpResult<Answer>>>),
+    Attach(SessionId, oneshot::Sender<OpResult<()>>),
+    Ping(oneshot::Sender<OpResult<u64>>),
 }
 
 type Down = Box<dyn FnOnce(&OnceLock<Inbox>) + Send>;
 
-impl Shop {
+impl StepStore {
     pub(crate) fn new(world: &Staged) -> Self {
-        Self(Arc::new(Inner { world: world.clone(), shelf: Mutex::default(), opened: AtomicUsize::new(0) }))
+        Self(Arc::new(Inner { world: world.clone(), contents: Mutex::default(), opened: AtomicUsize::new(0) }))
     }
 
     /// Returns the names that are still held or waited for, and the inboxes.
     pub(crate) fn residue(&self) -> Vec<String> {
-        let shelf = self.shelf();
+        let contents = self.contents();
         let now_us = self.0.world.now_us() + AHEAD_US;
         // An expired grant stays until a step touches its name: expiry is passive.
         let is_held = |resource: &Resource| resource.grants.sole().is_some_and(|grant| grant.end_us() > now_us);
-        let names = shelf.resources.iter().filter(|(_, r)| is_held(r) || !r.queue.is_empty());
+        let names = contents.resources.iter().filter(|(_, r)| is_held(r) || !r.queue.is_empty());
         let names = names.map(|(name, resource)| format!("{name}: {resource:?}"));
-        names.chain(shelf.inboxes.keys().map(|session| format!("inbox of {session:?}"))).collect()
+        names.chain(contents.inboxes.keys().map(|session| format!("inbox of {session:?}"))).collect()
     }
 
-    /// Whether the store granted this token itself.
+    /// Returns whether the store granted this token itself.
     pub(crate) fn has_granted(&self, token: Token) -> bool {
-        self.shelf().granted.contains(&token.get())
+        self.contents().granted.contains(&token.get())
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.0.shelf.lock().unwrap()
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.0.contents.lock().unwrap()
     }
 
     fn step(&self, name: &Name, op: &Op) -> Answer {
         let now_us = self.0.world.now_us() + AHEAD_US;
-        let mut shelf = self.shelf();
-        let Shelf { resources, granted, inboxes } = &mut *shelf;
+        let mut contents = self.contents();
+        let Contents { resources, granted, inboxes } = &mut *contents;
         let env = Env { wall_us: now_us, lease_us: now_us, attached: &|session| inboxes.contains_key(&session) };
         let resource = resources.entry(name.clone()).or_default();
         let (answer, deliveries) = step(resource, &env, op);
@@ -107,7 +107,7 @@ impl Shop {
                 Box::new(move |_| drop(reply.send(answers)))
             }
             Up::Attach(session, reply) => {
-                self.shelf().inboxes.insert(session, (link, down.clone()));
+                self.contents().inboxes.insert(session, (link, down.clone()));
                 Box::new(move |_| drop(reply.send(Ok(()))))
             }
             Up::Ping(reply) => {
@@ -123,17 +123,17 @@ impl Shop {
         let (up, mut requests) = mpsc::unbounded_channel();
         let (down, mut replies) = mpsc::unbounded_channel::<Down>();
         let inbox = Arc::new(OnceLock::new());
-        let (shop, hears) = (self.clone(), Arc::clone(&inbox));
+        let (store, receiving) = (self.clone(), Arc::clone(&inbox));
         self.0.world.start(async move {
             while let Some(request) = requests.recv().await {
-                shop.serve(link, request, &down);
+                store.serve(link, request, &down);
                 yield_now().await;
             }
-            shop.shelf().inboxes.retain(|_, (of, _)| *of != link);
+            store.contents().inboxes.retain(|_, (of, _)| *of != link);
         });
         self.0.world.start(async move {
             while let Some(arrives) = replies.recv().await {
-                arrives(&hears);
+                arrives(&receiving);
                 yield_now().await;
             }
         });
@@ -141,10 +141,10 @@ impl Shop {
     }
 }
 
-impl Store for Shop {
+impl Store for StepStore {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
-        let shop = self.clone();
-        Box::pin(async move { Ok(Arc::new(shop.open_link()) as Arc<dyn Link>) })
+        let store = self.clone();
+        Box::pin(async move { Ok(Arc::new(store.open_link()) as Arc<dyn Link>) })
     }
 
     fn profile(&self) -> StoreProfile {
@@ -167,7 +167,7 @@ struct Path {
 }
 
 impl Path {
-    /// Sends it when first polled, and waits for the answer.
+    /// Sends the request when first polled, and waits for the reply.
     fn ask<T: Send + 'static>(&self, up: impl FnOnce(oneshot::Sender<T>) -> Up + Send + 'static) -> Pending<Option<T>> {
         let sender = self.up.lock().unwrap().clone();
         Box::pin(async move {
@@ -183,27 +183,27 @@ fn gone() -> Fault {
 }
 
 impl Link for Path {
-    fn apply(&self, name: &Name, op: &Op, _: Contention) -> Pending<Heard<Answer>> {
+    fn apply(&self, name: &Name, op: &Op, _: Contention) -> Pending<OpResult<Answer>> {
         let (name, op) = (name.clone(), op.clone());
         let asked = self.ask(|reply| Up::Ask(name, op, reply));
         Box::pin(async move { asked.await.unwrap_or_else(|| Err(gone())) })
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Heard<(Answer, Vec<NodeView>)>> {
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<OpResult<(Answer, Vec<NodeView>)>> {
         inspect_whole(self, name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Heard<Answer>>> {
+    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<OpResult<Answer>>> {
         let (batch, count) = (batch.to_vec(), batch.len());
         let asked = self.ask(|reply| Up::Renew(batch, reply));
         Box::pin(async move { asked.await.unwrap_or_else(|| (0..count).map(|_| Err(gone())).collect()) })
     }
 
-    fn names(&self, _from: u64) -> Pending<Heard<(Vec<Name>, u64)>> {
+    fn names(&self, _from: u64) -> Pending<OpResult<(Vec<Name>, u64)>> {
         Box::pin(std::future::ready(Err(gone())))
     }
 
-    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Heard<()>> {
+    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<OpResult<()>> {
         self.inbox.get_or_init(|| inbox);
         let asked = self.ask(move |reply| Up::Attach(session, reply));
         Box::pin(async move { asked.await.unwrap_or_else(|| Err(gone())) })
@@ -213,7 +213,7 @@ impl Link for Path {
         "first"
     }
 
-    fn ping(&self) -> Pending<Heard<u64>> {
+    fn ping(&self) -> Pending<OpResult<u64>> {
         let asked = self.ask(Up::Ping);
         Box::pin(async move { asked.await.unwrap_or_else(|| Err(gone())) })
     }

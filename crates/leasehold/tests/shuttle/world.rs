@@ -1,9 +1,9 @@
 //! A world in which threads, tasks and time belong to the scheduler.
 //!
-//! Time is a thread of its own, and the scheduler lets it go on only when nobody else can (`explore.rs`): then it is as
-//! late as the earliest timer. So what works without a timer takes no time at all, and a wake-up that was lost, and that
-//! some tick of the session mends after 250 ms, shows in the time that a scene took. Without any timer left it is a
-//! deadlock, and shuttle says who waits.
+//! Time is a thread of its own, and the scheduler runs it only when no other thread can go on (`explore.rs`): then the
+//! time becomes that of the earliest timer. So work without a timer takes no time at all. A lost wake-up, which a tick
+//! of the session repairs after 250 ms, shows in the time that a scene took. Without any timer left it is a deadlock,
+//! and shuttle prints which threads wait.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,10 +19,10 @@ use shuttle::sync::{Condvar, Mutex};
 use shuttle::{future, thread};
 
 const BEGIN_US: u64 = 1_000_000_000;
-/// Nobody need wait for so long: whoever still does waits for ever, and only the ticks of a session go on.
+/// No wait needs this much time: a thread that still waits then waits for ever, and only the ticks of a session go on.
 const END_US: u64 = BEGIN_US + 1_000_000_000;
 
-/// The world as the threads of one schedule share it.
+/// The world that the threads of one schedule share.
 #[derive(Clone)]
 pub(crate) struct Staged(Arc<Inner>);
 
@@ -44,7 +44,8 @@ struct Timers {
 }
 
 impl Staged {
-    /// A world whose time begins to run. To be made before any other thread: the scheduler knows the clock by that.
+    /// Returns a world whose time begins to run. Call it before any other thread starts: the scheduler recognizes the
+    /// clock by that.
     pub(crate) fn begin() -> Self {
         let world = Self(Arc::new(Inner {
             now_us: AtomicU64::new(BEGIN_US),
@@ -59,7 +60,7 @@ impl Staged {
         world
     }
 
-    /// Waits until every task and every session has ended, and answers how long it all took.
+    /// Waits until every task and every session has ended, and returns the time since the world began.
     pub(crate) fn end(&self) -> Duration {
         let mut running = self.0.running.lock().unwrap();
         while *running > 0 {
@@ -67,11 +68,11 @@ impl Staged {
         }
         drop(running);
         self.timers().is_over = true;
-        self.ring();
+        self.fire_timers();
         self.age()
     }
 
-    /// How long it is since the world began.
+    /// Returns the time since the world began.
     pub(crate) fn age(&self) -> Duration {
         Duration::from_micros(self.now_us() - BEGIN_US)
     }
@@ -95,7 +96,7 @@ impl Staged {
             drop(timers);
             match first {
                 Some(((at_us, _), waker)) => {
-                    assert!(at_us < END_US, "somebody waits for ever");
+                    assert!(at_us < END_US, "a thread waits for ever");
                     self.0.now_us.fetch_max(at_us, Ordering::SeqCst);
                     waker.wake();
                     thread::yield_now();
@@ -105,7 +106,7 @@ impl Staged {
         }
     }
 
-    fn ring(&self) {
+    fn fire_timers(&self) {
         let clock = self.timers().clock.clone();
         clock.inspect(thread::Thread::unpark);
     }
@@ -163,7 +164,7 @@ impl World for Staged {
     }
 }
 
-/// Something that has not ended yet.
+/// A task or session that has not ended yet.
 struct Running(Staged);
 
 impl Running {
@@ -205,7 +206,7 @@ impl Future for Sleep {
         timers.next = timers.next.max(number + 1);
         timers.waiting.insert((sleep.at_us, number), context.waker().clone());
         drop(timers);
-        sleep.world.ring();
+        sleep.world.fire_timers();
         Poll::Pending
     }
 }

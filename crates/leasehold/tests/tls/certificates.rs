@@ -1,4 +1,4 @@
-//! Whom a client believes, and whom a server does.
+//! Certificates: which servers a client trusts, and which clients a server trusts.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use leasehold_testkit::server::Clients;
 use crate::common::{Files, HOSTS, assert_says, hang_up, in_time, refused, server, trouble};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_not_believed() {
+async fn a_server_that_is_not_trusted() {
     type Made = fn(&Authority) -> Identity;
     let cases: [(Made, &[&str]); 5] = [
         (|_| Authority::new("Somebody else").server(&HOSTS), &["?ca=", "UnknownIssuer"]),
@@ -28,20 +28,20 @@ async fn a_server_that_is_not_believed() {
     }
 }
 
-/// Nobody named: the system's own authorities, none of which has signed it.
+/// No authority is named: the client uses the authorities of the system, none of which has signed the certificate.
 #[tokio::test]
 async fn without_a_named_authority() {
     let (server, _) = server(|ours| ours.server(&HOSTS), Clients::Anybody);
     let url = server.tls_url();
     let error = refused(url.split('?').next().unwrap()).await;
-    // A machine without any says that instead.
+    // A machine without any authorities gives this error instead.
     assert!(matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid), "{error}");
     assert!(error.to_string().contains("?ca="), "{error}");
 }
 
-/// One that signs itself is believed by whoever names it.
+/// A self-signed certificate is trusted by a client that names it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_is_its_own_authority() {
+async fn a_server_with_a_self_signed_certificate() {
     let (server, files) = (server(|_| self_signed(&HOSTS), Clients::Anybody).0, Files::new());
     let itself = files.put("ca.pem", std::fs::read(server.dir().join("server.pem")).unwrap());
     let url = format!("rediss://localhost:{}?ca={}", server.tls_port(), itself.display());
@@ -49,14 +49,14 @@ async fn a_server_that_is_its_own_authority() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_is_not_let_in() {
-    // Before 1.3 a server judges us within the handshake, and in other words.
+async fn a_client_that_the_server_rejects() {
+    // Before TLS 1.3 a server rejects a client within the handshake, and with another message.
     for protocol in ["TLSv1.2", "TLSv1.3"] {
-        not_let_in(protocol).await;
+        is_rejected(protocol).await;
     }
 }
 
-async fn not_let_in(protocol: &str) {
+async fn is_rejected(protocol: &str) {
     let (server, ours) = server(|ours| ours.server(&HOSTS), Clients::Certified);
     let (url, files) = (server.tls_url(), Files::new());
     assert_eq!(server.command(&["CONFIG", "SET", "tls-protocols", protocol]), Value::Status("OK".into()));
@@ -74,7 +74,7 @@ async fn not_let_in(protocol: &str) {
 }
 
 #[tokio::test]
-async fn files_that_are_none() {
+async fn files_that_are_invalid() {
     let (server, ours) = server(|ours| ours.server(&HOSTS), Clients::Certified);
     let (files, port) = (Files::new(), server.tls_port());
     let ca = server.authority();
@@ -116,8 +116,8 @@ async fn files_that_are_none() {
     assert!(server.command(&["INFO", "clients"]).text().is_some_and(|info| info.contains("connected_clients:1\r")));
 }
 
-/// The server's certificate runs out under a held lock. That is no last word: `lock()` waits, whoever asks is told why,
-/// and when it was renewed everything goes on.
+/// The server's certificate expires while a lock is held. That is not final: `lock()` waits, other calls get the
+/// reason, and after the renewal of the certificate everything goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_expires_while_locks_are_held() {
     let (server, ours) = server(|ours| ours.server(&HOSTS), Clients::Anybody);
@@ -137,7 +137,7 @@ async fn a_certificate_that_expires_while_locks_are_held() {
     assert_eq!(held.release().await.unwrap(), Released::Released);
 }
 
-/// The files are read again whenever a connection is made: another authority, another client certificate.
+/// The files are read again for each new connection: another authority, another client certificate.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn certificates_that_are_replaced() {
     let (server, old) = server(|ours| ours.server(&HOSTS), Clients::Certified);
@@ -151,9 +151,9 @@ async fn certificates_that_are_replaced() {
     server.command(&["CONFIG", "SET", "tls-ca-cert-file", "ca.pem"]);
     server.set_identity(&new.server(&HOSTS));
     hang_up(&server);
-    let _told = trouble(&client, "?ca=").await;
+    let _error = trouble(&client, "?ca=").await;
     files.put("ca.pem", new.pem());
-    let _told = trouble(&client, "client certificate").await;
+    let _error = trouble(&client, "client certificate").await;
     let _whole = files.show(&new.client());
     drop(in_time("the lock", client.mutex("other").lock()).await.unwrap());
     assert_eq!(held.release().await.unwrap(), Released::Released);

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! The common part of these tests.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -12,16 +12,16 @@ use leasehold_testkit::server::Clients;
 use leasehold_testkit::{RedisServer, Value};
 use tempfile::TempDir;
 
-/// Longer than anything takes here; whoever waits so long waits in vain.
+/// Longer than any step of these tests takes.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-/// The names of a server here.
+/// The names of a server in these tests.
 pub(crate) const HOSTS: [&str; 2] = ["localhost", "127.0.0.1"];
 
 pub(crate) async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
-    tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+    tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("timed out while waiting for {what}"))
 }
 
-/// All that can be seen of an error.
+/// Returns every text of an error.
 pub(crate) fn all_of(error: &Error) -> String {
     let mut said = format!("{error} {error:?} {error:#?}");
     let mut cause = error.source();
@@ -32,7 +32,7 @@ pub(crate) fn all_of(error: &Error) -> String {
     said
 }
 
-/// What a lock's client and a fence's are told alike.
+/// Returns the error of a lock's client, which a fence's client must return as well.
 pub(crate) async fn refused(url: &str) -> Error {
     let lock = in_time("a word", Leasehold::connect(url)).await.expect_err(url);
     let fence = in_time("a word", RedisFence::connect(url)).await.expect_err(url);
@@ -49,7 +49,7 @@ pub(crate) fn assert_says(error: &Error, kind: ErrorKind, words: &[&str]) {
     }
 }
 
-/// Files of a test.
+/// The files of a test.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -57,7 +57,7 @@ impl Files {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes a file as a rotation does: whoever reads it sees the old one or the new one.
+    /// Writes a file in the way of a rotation: a reader gets the old file or the new one.
     pub(crate) fn put(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let (whole, new) = (self.path(name), self.path("new"));
         std::fs::write(&new, content).unwrap();
@@ -69,7 +69,7 @@ impl Files {
         self.0.path().join(name)
     }
 
-    /// The parameters of a URL that name a client's certificate.
+    /// Returns the parameters of a URL that name a client's certificate.
     pub(crate) fn show(&self, identity: &Identity) -> String {
         let certificate = self.put("client.pem", &identity.certificate);
         let key = self.put("client.key", &identity.key);
@@ -77,21 +77,21 @@ impl Files {
     }
 }
 
-/// A server that shows itself so, and whose authority it is.
+/// Returns a server with this identity, and its authority.
 pub(crate) fn server(identity: impl FnOnce(&Authority) -> Identity, clients: Clients) -> (RedisServer, Authority) {
     let authority = Authority::new("Leasehold's tests");
     let identity = identity(&authority);
     (RedisServer::builder().tls(&authority, &identity, clients).start(), authority)
 }
 
-/// Ends every connection but the one that says so.
+/// Closes every connection except the one that sends the command.
 pub(crate) fn hang_up(server: &RedisServer) {
     let ended = server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).int().unwrap();
     let inboxes = server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).int().unwrap();
-    assert!(ended + inboxes >= 1, "nobody was there");
+    assert!(ended + inboxes >= 1, "the server had no client");
 }
 
-/// How many inboxes there are.
+/// Returns how many inboxes are attached.
 pub(crate) fn inboxes(server: &RedisServer) -> usize {
     match server.command(&["PUBSUB", "CHANNELS", "lh1:inbox:*"]) {
         Value::Array(channels) => channels.len(),
@@ -99,12 +99,13 @@ pub(crate) fn inboxes(server: &RedisServer) -> usize {
     }
 }
 
-/// A call that is answered whatever becomes of it.
+/// Makes a call that always gets an answer.
 pub(crate) async fn try_lock(client: &Leasehold) -> Result<()> {
     in_time("an answer", client.mutex("probe").try_lock()).await.map(drop)
 }
 
-/// What a client says while it cannot come back: the first word that is not only of silence or a broken connection.
+/// Waits until a disconnected client reports an error with this text. Earlier errors may report only silence or a
+/// broken connection.
 pub(crate) async fn trouble(client: &Leasehold, says: &str) -> Error {
     in_time(says, async {
         loop {

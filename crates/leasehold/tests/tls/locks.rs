@@ -1,4 +1,4 @@
-//! Locks and fences by TLS: what they do without it.
+//! Locks and fences over TLS work as without it.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use leasehold_testkit::{RedisServer, wait_until};
 
 use crate::common::{Files, HOSTS, LONG, hang_up, in_time, inboxes, server};
 
-/// By name and by address; a hand-over, a reconnect under a held lock and a waiter, a restart.
+/// By name and by address; with a hand-over, a reconnect while a lock is held and awaited, and a restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_held_and_handed_over() {
     let server = RedisServer::start_tls();
@@ -25,7 +25,7 @@ async fn a_lock_is_held_and_handed_over() {
     })
     .await;
     hang_up(&server);
-    wait_until("both are back", LONG, || inboxes(&server) == 2);
+    wait_until("both clients have reconnected", LONG, || inboxes(&server) == 2);
     first.check().unwrap();
     assert_eq!(first.release().await.unwrap(), Released::Released);
     let second = in_time("the lock", waiting).await.unwrap().unwrap();
@@ -36,7 +36,7 @@ async fn a_lock_is_held_and_handed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fence_has_the_same_way() {
+async fn a_fence_works_over_tls() {
     let server = RedisServer::start_tls();
     let fence = RedisFence::connect(&server.tls_url()).await.unwrap();
     let client = Leasehold::connect(&server.tls_url()).await.unwrap();

@@ -1,5 +1,5 @@
-//! `rediss://`, against a Redis that speaks TLS: whom a client believes, whom a server lets in, what is read again when a
-//! connection is made again, and that no secret is told to anybody on the way.
+//! `rediss://`, with a Redis that speaks TLS: which servers a client trusts, which clients a server accepts, which
+//! files are read again for a new connection, and that no secret appears in any output on the way.
 #![cfg(feature = "tls")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -26,7 +26,7 @@ async fn a_password_in_a_file() {
     assert_says(&refused(&url).await, ErrorKind::Invalid, &["password file", &path.display().to_string()]);
 }
 
-/// By a variable that every test has: this process may not set one.
+/// Uses a variable that every test process has: a test must not set one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_in_the_environment() {
     let server = RedisServer::builder().password(env!("CARGO_PKG_NAME")).start();
@@ -36,8 +36,8 @@ async fn a_password_in_the_environment() {
     assert_says(&error, ErrorKind::Invalid, &["LEASEHOLD_NO_SUCH_VARIABLE", "is not set"]);
 }
 
-/// The password changes while the client is connected: it comes back by itself, when the file has followed. Meanwhile
-/// whoever asks is told, and `lock()` waits.
+/// The password changes while the client is connected. The client reconnects by itself once the file has changed, too.
+/// Meanwhile other calls get an error, and `lock()` waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_that_is_rotated() {
     let server = RedisServer::builder().config("requirepass", "old sentinel").password("old sentinel").start();
@@ -58,7 +58,7 @@ async fn a_password_that_is_rotated() {
     assert!(!all_of(&error).contains("sentinel"), "{error:?}");
     let error = fence.get("stock", held.token()).await.unwrap_err();
     assert_says(&error, ErrorKind::Denied, &["WRONGPASS"]);
-    // A moment without a file is no last word either.
+    // A moment without the file is not final either.
     std::fs::remove_file(&path).unwrap();
     let error = trouble(&client, "password file").await;
     assert_says(&error, ErrorKind::Unreachable, &["cannot be read"]);

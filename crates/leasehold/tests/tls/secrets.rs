@@ -1,4 +1,5 @@
-//! No secret is told: not by what prints a client, nor by what a client says when it fails, in any way that one is given.
+//! No secret is shown: not when a client is printed, and not in the errors of a client, in any way in which a secret
+//! can be given.
 
 use leasehold::Leasehold;
 use leasehold::fence::RedisFence;
@@ -8,13 +9,13 @@ use leasehold_testkit::server::Clients;
 
 use crate::common::{Files, HOSTS, all_of, in_time, server};
 
-/// What nobody may read anywhere.
+/// The secret that no output may contain.
 const SENTINEL: &str = "s3ntinel-71c9";
 
 #[track_caller]
 fn assert_silent(what: &str, said: &str) {
     assert!(!said.to_lowercase().contains(SENTINEL), "{what}: {said}");
-    // Bytes that are not taken for text are shown as numbers.
+    // Bytes that are not shown as text are shown as numbers.
     let numbers = format!("{:?}", SENTINEL.as_bytes());
     let joined: String = said.split_whitespace().collect();
     let numbers: String = numbers.trim_matches(['[', ']']).split_whitespace().collect();
@@ -22,7 +23,7 @@ fn assert_silent(what: &str, said: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_prints_a_client_prints_no_secret() {
+async fn debug_output_shows_no_secret() {
     let server = RedisServer::builder().password(SENTINEL).start();
     let files = Files::new();
     let path = files.put("password", SENTINEL);
@@ -38,22 +39,22 @@ async fn what_prints_a_client_prints_no_secret() {
         assert_silent("Debug", &format!("{:?}", Secrets::of(&url)));
         server.kill();
         for error in [
-            // Of a name that this client does not hold: of that one it knows the answer.
+            // A name that this client does not hold: for the held one it knows the answer.
             in_time("an error", client.mutex("other").try_lock()).await.err(),
             in_time("an error", mutex.inspect()).await.err(),
             in_time("an error", fence.get("stock", guard.token())).await.err(),
             Leasehold::connect(&url).await.err(),
             RedisFence::connect(&url).await.err(),
         ] {
-            assert_silent("an error", &all_of(&error.expect("nobody is there")));
+            assert_silent("an error", &all_of(&error.expect("the server is gone")));
         }
         server.restart();
     }
 }
 
-/// Refused everywhere on the way: the URL, the files, the server.
+/// Refused at every step: the URL, the files, the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_fails_tells_no_secret() {
+async fn errors_show_no_secret() {
     let plain = RedisServer::builder().password("another").start();
     let (tls, ours) = server(|ours| ours.server(&HOSTS), Clients::Certified);
     let files = Files::new();
@@ -62,7 +63,7 @@ async fn what_fails_tells_no_secret() {
     let two_lines = files.put("two", format!("{SENTINEL}\n{SENTINEL}"));
     let bytes = files.put("bytes", [SENTINEL.as_bytes(), b"\xff"].concat());
     let certificate = files.put("cert.pem", &good.certificate);
-    // A sentinel in the place of a key: as itself, in the middle of one, as a line of its own.
+    // The secret is in the place of a key: alone, in the middle of a key, as a line of its own.
     let keys = [
         SENTINEL.to_owned(),
         format!("-----BEGIN PRIVATE KEY-----\n{SENTINEL}\n-----END PRIVATE KEY-----\n"),
@@ -110,7 +111,7 @@ async fn what_fails_tells_no_secret() {
         assert_silent(url, &all_of(&lock));
         let fence = in_time("an error", RedisFence::connect(url)).await.expect_err(url);
         assert_silent(url, &all_of(&fence));
-        assert!(!all_of(&lock).contains(url.as_str()), "the whole URL is told: {lock}");
+        assert!(!all_of(&lock).contains(url.as_str()), "the error shows the whole URL: {lock}");
         if url.contains(SENTINEL) && !url.contains(&dir) {
             let is_seen = Secrets::of(url).in_url || !(url.contains('@') || url.contains("password="));
             assert!(is_seen, "{url}");

@@ -1,4 +1,4 @@
-//! What listens is no TLS, or not the TLS that was meant; it stops, or hangs up, in the middle.
+//! The server speaks no TLS, or the wrong kind, or it stalls or closes the connection in the middle.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,10 +14,11 @@ use leasehold_testkit::RedisServer;
 use crate::common::{assert_says, in_time, refused};
 
 #[tokio::test]
-async fn tls_where_there_is_none() {
+async fn tls_to_a_plain_server() {
     let server = RedisServer::start();
     let url = format!("rediss://127.0.0.1:{}", server.port());
-    // Redis waits for the rest of what it takes for a long request, or calls it unknown: that goes by random bytes.
+    // Redis waits for the rest of a request that looks long, or replies that it is unknown: this depends on random
+    // bytes.
     for error in [
         in_time("a word", Leasehold::connect(&url)).await.unwrap_err(),
         in_time("a word", RedisFence::connect(&url)).await.unwrap_err(),
@@ -27,13 +28,14 @@ async fn tls_where_there_is_none() {
 }
 
 #[tokio::test]
-async fn no_tls_where_there_is_some() {
+async fn a_plain_connection_to_a_tls_server() {
     let server = RedisServer::start_tls();
     let error = refused(&format!("redis://127.0.0.1:{}", server.tls_port())).await;
     assert_says(&error, ErrorKind::Unreachable, &["rediss:"]);
 }
 
-/// Somebody who listens until he is dropped, and says this and no more to whoever has said something.
+/// A server that runs until it is dropped. It sends these bytes once to each client that has sent a request, and
+/// nothing more.
 struct Listener {
     url: String,
     at: SocketAddr,
@@ -41,7 +43,7 @@ struct Listener {
     accepting: Option<thread::JoinHandle<()>>,
 }
 
-fn listener(says: &'static [u8], goes: Goes) -> Listener {
+fn listener(says: &'static [u8], closes: Closes) -> Listener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (at, is_over) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
     let accepting = {
@@ -49,7 +51,7 @@ fn listener(says: &'static [u8], goes: Goes) -> Listener {
         thread::spawn(move || {
             let mut all = Vec::new();
             for stream in listener.incoming().map(Result::unwrap).take_while(|_| !is_over.load(Ordering::SeqCst)) {
-                all.push(thread::spawn(move || answer(stream, says, goes)));
+                all.push(thread::spawn(move || answer(stream, says, closes)));
             }
             all.into_iter().for_each(|one| one.join().unwrap());
         })
@@ -60,39 +62,39 @@ fn listener(says: &'static [u8], goes: Goes) -> Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // It looks up for a connection only.
+        // The thread checks the flag only when a client connects.
         drop(TcpStream::connect(self.at));
         let accepting = self.accepting.take();
         accepting.into_iter().for_each(|accepting| accepting.join().unwrap());
     }
 }
 
-fn answer(mut stream: TcpStream, says: &[u8], goes: Goes) {
-    // Whoever was given up before he said a word is no matter: the other connection of his client's was told.
-    let mut heard = [0; 4096];
-    if matches!(stream.read(&mut heard), Ok(1..)) && stream.write_all(says).is_ok() && goes == Goes::Never {
-        while matches!(stream.read(&mut heard), Ok(1..)) {}
+fn answer(mut stream: TcpStream, says: &[u8], closes: Closes) {
+    // A client may have given this connection up before it sent a byte. Then its other connection got the bytes.
+    let mut received = [0; 4096];
+    if matches!(stream.read(&mut received), Ok(1..)) && stream.write_all(says).is_ok() && closes == Closes::Never {
+        while matches!(stream.read(&mut received), Ok(1..)) {}
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Goes {
+enum Closes {
     AtOnce,
     Never,
 }
 
-/// The head of a record that says it is a ServerHello of 122 bytes.
+/// The header of a record that claims to be a ServerHello of 122 bytes.
 const HALF: &[u8] = &[0x16, 3, 3, 0, 122, 2, 0, 0, 118, 3, 3, 7, 7, 7];
 
-/// Whoever stalls is given up within the five seconds of `connect`, and of what it is suspected is told.
+/// A server that stalls is given up within the five seconds of `connect`, and the error says what the cause may be.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handshake_that_stalls() {
     for says in [&b""[..], HALF] {
-        let listener = listener(says, Goes::Never);
+        let listener = listener(says, Closes::Never);
         let begun = Instant::now();
         let error = refused(&listener.url).await;
         assert_says(&error, ErrorKind::Unreachable, &["does not reply to the TLS handshake"]);
-        // Twice that: a lock's and a fence's. They would wait for ever.
+        // Twice that: for a lock and for a fence. Without a bound they would wait for ever.
         assert!(begun.elapsed() < 2 * Duration::from_secs(5));
     }
 }
@@ -107,16 +109,16 @@ async fn a_handshake_that_is_cut_or_nonsense() {
         // A fatal alert: internal error.
         (&[0x15, 3, 3, 0, 2, 2, 80], "InternalError"),
     ] {
-        let listener = listener(says, Goes::AtOnce);
+        let listener = listener(says, Closes::AtOnce);
         let error = refused(&listener.url).await;
         assert_says(&error, ErrorKind::Unreachable, &[word]);
         assert!(error.is_retryable());
     }
 }
 
-/// A server that stands still takes connections all the same.
+/// A server that is stopped still accepts connections.
 #[tokio::test]
-async fn a_server_that_stands_still() {
+async fn a_server_that_is_stopped() {
     let server = RedisServer::start_tls();
     server.stop();
     assert_says(&refused(&server.tls_url()).await, ErrorKind::Unreachable, &["check that it is running"]);

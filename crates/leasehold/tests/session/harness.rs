@@ -1,4 +1,4 @@
-//! The test's side: a client of that store, and what is asked of it.
+//! The harness of a test: a client of the scripted store, and the requests that this client sends.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -12,18 +12,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::store::{AHEAD_US, Asked, Scripted, Shop};
+use crate::store::{AHEAD_US, Opener, Request, Scripted};
 
 pub(crate) const MS: u64 = 1000;
 
-/// The test's side.
-pub(crate) struct Bench {
+/// A client of the scripted store, and the requests that it sends.
+pub(crate) struct Harness {
     pub(crate) store: Arc<Scripted>,
-    pub(crate) requests: mpsc::UnboundedReceiver<Asked>,
+    pub(crate) requests: mpsc::UnboundedReceiver<Request>,
     pub(crate) leasehold: Leasehold,
 }
 
-impl Bench {
+impl Harness {
     pub(crate) async fn new() -> Self {
         Self::within(Real::world()).await
     }
@@ -32,22 +32,22 @@ impl Bench {
         Self::build(world, 0).await
     }
 
-    /// A store so far away that a ping takes this long.
+    /// Connects to a store that is so far away that a ping takes this long.
     pub(crate) async fn far(ping_ms: u64) -> Self {
         Self::build(Real::world(), ping_ms).await
     }
 
     async fn build(world: Arc<dyn World>, ping_ms: u64) -> Self {
         let (store, requests) = Self::store(ping_ms);
-        let shop = Arc::new(Shop(Arc::clone(&store)));
+        let shop = Arc::new(Opener(Arc::clone(&store)));
         let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();
         assert_eq!(store.links().len(), 2, "a link for the session, and a lane for its callers");
         store.number_links();
         Self { store, requests, leasehold }
     }
 
-    /// A store that nobody is connected to.
-    pub(crate) fn store(ping_ms: u64) -> (Arc<Scripted>, mpsc::UnboundedReceiver<Asked>) {
+    /// Returns a store that no client is connected to.
+    pub(crate) fn store(ping_ms: u64) -> (Arc<Scripted>, mpsc::UnboundedReceiver<Request>) {
         let (send, requests) = mpsc::unbounded_channel();
         let store = Arc::new(Scripted {
             requests: send,
@@ -68,16 +68,16 @@ impl Bench {
         (store, requests)
     }
 
-    pub(crate) async fn next(&mut self) -> Asked {
+    pub(crate) async fn next(&mut self) -> Request {
         timeout(Duration::from_secs(10), self.requests.recv()).await.expect("a request").unwrap()
     }
 
-    pub(crate) async fn next_but_renewals(&mut self) -> Asked {
+    pub(crate) async fn next_but_renewals(&mut self) -> Request {
         self.next_but(|op| matches!(op, Op::Renew(_))).await
     }
 
-    /// The next request that is none of these, which stay unanswered.
-    pub(crate) async fn next_but(&mut self, is_ignored: impl Fn(&Op) -> bool) -> Asked {
+    /// Returns the next request that `is_ignored` does not match. The ignored requests stay unanswered.
+    pub(crate) async fn next_but(&mut self, is_ignored: impl Fn(&Op) -> bool) -> Request {
         loop {
             let asked = self.next().await;
             if !is_ignored(&asked.op) {
@@ -86,7 +86,7 @@ impl Bench {
         }
     }
 
-    pub(crate) async fn next_acquire(&mut self) -> (Asked, Acquire) {
+    pub(crate) async fn next_acquire(&mut self) -> (Request, Acquire) {
         let asked = self.next().await;
         match asked.op.clone() {
             Op::Acquire(acquire) => (asked, acquire),
@@ -94,7 +94,7 @@ impl Bench {
         }
     }
 
-    pub(crate) async fn next_leave(&mut self) -> (Asked, GrantId) {
+    pub(crate) async fn next_leave(&mut self) -> (Request, GrantId) {
         let asked = self.next().await;
         match asked.op {
             Op::Leave { id, .. } => (asked, id),
@@ -102,13 +102,13 @@ impl Bench {
         }
     }
 
-    /// What is asked already.
-    pub(crate) fn waiting(&mut self) -> Option<Asked> {
+    /// Returns a request that was already sent, if there is one.
+    pub(crate) fn try_next(&mut self) -> Option<Request> {
         self.requests.try_recv().ok()
     }
 
-    pub(crate) fn nothing(&mut self) {
-        if let Some(asked) = self.waiting() {
+    pub(crate) fn expect_no_request(&mut self) {
+        if let Some(asked) = self.try_next() {
             panic!("nothing was expected: {:?}", asked.op);
         }
     }
@@ -122,7 +122,7 @@ impl Bench {
         tokio::spawn(async move { mutex.lock().await })
     }
 
-    /// The same with an attempt of its own, whoever else waits here.
+    /// Locks with an attempt of its own, although others of this client may wait.
     pub(crate) fn lock_apart(&self, lease_ms: u64) -> JoinHandle<leasehold::Result<Guard>> {
         let mutex = self.leasehold.mutex("name").lease(Duration::from_millis(lease_ms)).fair();
         tokio::spawn(async move { mutex.lock().await })
@@ -144,34 +144,38 @@ impl Bench {
         }
     }
 
-    pub(crate) fn say(&self, asked: Asked, outcome: Outcome, highest: u64) {
+    pub(crate) fn reply(&self, asked: Request, outcome: Outcome, highest: u64) {
         let answer = self.answer(outcome, highest);
         assert!(asked.reply.send(Ok(answer)).is_ok(), "nobody listens for this answer");
     }
 
-    /// Locks and is granted at once.
+    /// Locks, and grants the lock at once.
     pub(crate) async fn locked(&mut self, lease_ms: u64, number: u64) -> Guard {
         self.locked_as("name", lease_ms, number).await
     }
 
-    /// The same by this name.
+    /// The same for this name.
     pub(crate) async fn locked_as(&mut self, name: &str, lease_ms: u64, number: u64) -> Guard {
         let locking = self.lock_as(name, lease_ms);
         let (asked, _) = self.next_acquire().await;
-        self.say(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range: 1 }, number);
+        self.reply(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range: 1 }, number);
         locking.await.unwrap().unwrap()
     }
 
-    /// The same with a range of tokens, and by which grant.
+    /// The same with a range of tokens. Also returns the grant ID.
     pub(crate) async fn reserved(&mut self, lease_ms: u64, number: u64, range: u64) -> (Guard, GrantId) {
         let locking = self.lock(lease_ms);
         let (asked, Acquire { id, .. }) = self.next_acquire().await;
-        self.say(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range }, number);
+        self.reply(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range }, number);
         (locking.await.unwrap().unwrap(), id)
     }
 
-    /// So many wait in line: each has come to its place before the next one does.
-    pub(crate) async fn in_line(&self, lease_ms: u64, count: usize) -> Vec<JoinHandle<leasehold::Result<Guard>>> {
+    /// Adds `count` waiters to the local queue. Each one is queued before the next one begins.
+    pub(crate) async fn add_local_waiters(
+        &self,
+        lease_ms: u64,
+        count: usize,
+    ) -> Vec<JoinHandle<leasehold::Result<Guard>>> {
         let mut waiting = Vec::new();
         for _ in 0..count {
             waiting.push(self.lock(lease_ms));
@@ -194,45 +198,45 @@ impl Bench {
         });
     }
 
-    /// A grant of this moment with a range of tokens.
+    /// Pushes a grant that is made now, with a range of tokens.
     pub(crate) fn push_range(&self, id: GrantId, number: u64, range: u64) {
         let (to, now_us, contention, rest) = (id.session, self.store.server_us(), Contention::None, Rest::Done);
         let (left_us, event) = (1_000 * MS, Event::Granted);
         self.deliver(Delivery { to, now_us, contention, rest, id, token: token(number), left_us, range, event });
     }
 
-    /// The store tells the holder whether others wait.
-    pub(crate) fn want(&self, id: GrantId, number: u64, contention: Contention) {
-        self.want_at(id, number, contention, self.store.server_us());
+    /// Sends the message that tells the holder whether others wait.
+    pub(crate) fn notify_contention(&self, id: GrantId, number: u64, contention: Contention) {
+        self.notify_contention_at(id, number, contention, self.store.server_us());
     }
 
-    pub(crate) fn want_at(&self, id: GrantId, number: u64, contention: Contention, now_us: u64) {
+    pub(crate) fn notify_contention_at(&self, id: GrantId, number: u64, contention: Contention, now_us: u64) {
         let to = id.session;
         let (rest, left_us, range, event) = (Rest::Done, 30_000 * MS, 1_024, Event::Wanted);
         self.deliver(Delivery { to, now_us, contention, rest, id, token: token(number), left_us, range, event });
     }
 
     pub(crate) fn deliver(&self, delivery: Delivery) {
-        self.tell(Message::Delivery(Name::new("name").unwrap(), delivery));
+        self.send_message(Message::Delivery(Name::new("name").unwrap(), delivery));
     }
 
-    pub(crate) fn tell(&self, message: Message) {
-        let home = self.store.links().iter().rev().find_map(|line| line.inbox.lock().unwrap().clone()).unwrap();
+    pub(crate) fn send_message(&self, message: Message) {
+        let home = self.store.links().iter().rev().find_map(|link| link.inbox.lock().unwrap().clone()).unwrap();
         home(message);
     }
 
-    /// The session's own link breaks; everything else stays.
-    pub(crate) fn cut_home(&self) {
+    /// Breaks the session's own connection, and no other.
+    pub(crate) fn break_session_link(&self) {
         let links = self.store.links();
-        let home = links.iter().rev().find(|line| line.inbox.lock().unwrap().is_some()).unwrap();
+        let home = links.iter().rev().find(|link| link.inbox.lock().unwrap().is_some()).unwrap();
         home.closed.store(true, Ordering::SeqCst);
         let inbox = home.inbox.lock().unwrap().take().unwrap();
         inbox(Message::Detached);
     }
 
-    pub(crate) async fn home_again(&self, links: usize) {
+    pub(crate) async fn await_session_link(&self, links: usize) {
         let begun = Instant::now();
-        while self.store.links().iter().filter(|line| line.inbox.lock().unwrap().is_some()).count() == 0
+        while self.store.links().iter().filter(|link| link.inbox.lock().unwrap().is_some()).count() == 0
             || self.store.links().len() < links
         {
             assert!(begun.elapsed() < Duration::from_secs(10), "no new link");
@@ -241,21 +245,21 @@ impl Bench {
     }
 }
 
-/// The world as it is, but for what a test changes in it.
+/// The real world, except for the values that a test changes.
 pub(crate) struct Altered {
-    /// What the clock shows while it stands still; 0: it runs.
+    /// The time that the clock shows while it is frozen; 0: it runs.
     stands_us: AtomicU64,
     pub(crate) process: AtomicU32,
-    /// As known without asking; 0: as it is.
+    /// The process ID as cached; 0: the real one.
     pub(crate) known_process: AtomicU32,
     pub(crate) sleeps: AtomicUsize,
-    /// Those of a millisecond.
+    /// The number of sleeps of a millisecond.
     pub(crate) naps: AtomicUsize,
-    /// For callers; the session's thread has its own.
+    /// Applies to callers. The session's thread has a runtime of its own.
     pub(crate) is_without_runtime: AtomicBool,
-    /// Which runtime the callers are on.
+    /// The runtime of the callers.
     pub(crate) runtime: AtomicU64,
-    /// Nobody polls what callers spawn on it.
+    /// If set, nothing polls the tasks that callers spawn.
     pub(crate) is_unpolled: AtomicBool,
     pub(crate) unpolled: Mutex<Vec<Pending<()>>>,
 }
@@ -277,11 +281,11 @@ impl Altered {
 }
 
 impl Altered {
-    pub(crate) fn stand_still(&self) {
+    pub(crate) fn freeze(&self) {
         self.stands_us.store(Real.now_us(), Ordering::SeqCst);
     }
 
-    pub(crate) fn set_on(&self, by_us: u64) {
+    pub(crate) fn advance(&self, by_us: u64) {
         self.stands_us.fetch_add(by_us, Ordering::SeqCst);
     }
 }
@@ -363,15 +367,15 @@ pub(crate) async fn pause(ms: u64) {
 
 pub(crate) type Locking = JoinHandle<leasehold::Result<Guard>>;
 
-pub(crate) async fn soon(locking: Locking) -> Guard {
+pub(crate) async fn guard_of(locking: Locking) -> Guard {
     timeout(Duration::from_secs(10), locking).await.expect("handed on").unwrap().unwrap()
 }
 
-pub(crate) async fn give_back(guard: Guard) {
+pub(crate) async fn release_guard(guard: Guard) {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-pub(crate) async fn pass(guard: Guard, waiting: &mut VecDeque<Locking>) -> Guard {
-    give_back(guard).await;
-    soon(waiting.pop_front().unwrap()).await
+pub(crate) async fn hand_to_next(guard: Guard, waiting: &mut VecDeque<Locking>) -> Guard {
+    release_guard(guard).await;
+    guard_of(waiting.pop_front().unwrap()).await
 }

@@ -1,4 +1,4 @@
-//! A store, and what a test does to the way there.
+//! The harness of a test: a store, and a gate that delays and cuts the way to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +14,16 @@ use tokio::runtime::Runtime;
 
 use crate::gate::{Answers, Gate};
 
-/// What is held up.
+/// The direction that is held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// What was sent has not come to the store.
+    /// Requests do not reach the store.
     Requests,
-    /// The store has carried it out, and nobody has heard.
+    /// The store executes the requests, and the replies are held back.
     Replies,
 }
 
-/// What was sent so far, as seen from outside of the client.
+/// The numbers of requests that were sent so far, as seen from outside of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) acquires: u64,
@@ -42,13 +42,13 @@ impl Sent {
     }
 }
 
-pub(crate) struct Bench {
+pub(crate) struct Harness {
     pub(crate) runtime: Runtime,
-    store: Shop,
+    store: Backend,
 }
 
-enum Shop {
-    /// In this process or on this host; its directory, if it has one.
+enum Backend {
+    /// A store in this process, or one on this host and its directory.
     Memory {
         gate: Gate,
         url: String,
@@ -68,25 +68,25 @@ struct Counters {
     leaves: AtomicU64,
 }
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-impl Bench {
-    /// Over the embedded store of this name.
+impl Harness {
+    /// Uses the embedded store of this name.
     pub(crate) fn memory(name: &str) -> Self {
         let url = format!("memory:{name}");
         let store = choose(&url, None, &Real::world()).expect("a good URL");
         Self {
             runtime: runtime(),
-            store: Shop::Memory { gate: Gate::before(store, Answers::AtOnce), url, _directory: None },
+            store: Backend::Memory { gate: Gate::before(store, Answers::AtOnce), url, _directory: None },
         }
     }
 
-    /// Over a directory.
+    /// Uses a directory.
     pub(crate) fn file() -> Self {
         let directory = TempDir::new().expect("a directory");
         let url = format!("file:{}", directory.path().display());
         let store = choose(&url, None, &Real::world()).expect("a good URL");
-        let store = Shop::Memory { gate: Gate::before(store, Answers::ByAThread), url, _directory: Some(directory) };
+        let store = Backend::Memory { gate: Gate::before(store, Answers::ByAThread), url, _directory: Some(directory) };
         Self { runtime: runtime(), store }
     }
 
@@ -95,7 +95,7 @@ impl Bench {
         let proxy = FaultProxy::start(server.port());
         let sent = Arc::new(Counters::default());
         let counters = Arc::clone(&sent);
-        // Looks at every request, and strikes none.
+        // Counts every request, and holds none.
         let counting = proxy.inject(Fault::hold(Requests::matching(move |command| {
             if let (true, Some(sha)) = (command.name == "EVALSHA", command.argument(0)) {
                 let counter = [
@@ -110,59 +110,59 @@ impl Bench {
             false
         })));
         drop(counting);
-        Self { runtime: runtime(), store: Shop::Redis { server: Box::new(server), proxy, sent } }
+        Self { runtime: runtime(), store: Backend::Redis { server: Box::new(server), proxy, sent } }
     }
 
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("in time") })
+        self.runtime.block_on(async { tokio::time::timeout(TIMEOUT, future).await.expect("in time") })
     }
 
-    /// Its URL, past the gate.
+    /// Returns the URL of the store, past the gate.
     pub(crate) fn url(&self) -> String {
         match &self.store {
-            Shop::Memory { url, .. } => url.clone(),
-            Shop::Redis { server, .. } => server.url(),
+            Backend::Memory { url, .. } => url.clone(),
+            Backend::Redis { server, .. } => server.url(),
         }
     }
 
-    /// The proxy and the server behind it.
+    /// Returns the proxy and the server behind it.
     pub(crate) fn wires(&self) -> (&FaultProxy, &RedisServer) {
         match &self.store {
-            Shop::Redis { server, proxy, .. } => (proxy, server),
-            Shop::Memory { .. } => panic!("the embedded store has no wires"),
+            Backend::Redis { server, proxy, .. } => (proxy, server),
+            Backend::Memory { .. } => panic!("the embedded store has no connections"),
         }
     }
 
-    /// The server, where there is one.
+    /// Returns the server, if the store has one.
     pub(crate) fn server(&self) -> Option<&RedisServer> {
         match &self.store {
-            Shop::Redis { server, .. } => Some(server),
-            Shop::Memory { .. } => None,
+            Backend::Redis { server, .. } => Some(server),
+            Backend::Memory { .. } => None,
         }
     }
 
-    /// A client behind the gate.
+    /// Connects a client through the gate.
     pub(crate) fn connect(&self, label: &str) -> Leasehold {
         self.block_on(async {
             match &self.store {
-                Shop::Memory { gate, .. } => {
+                Backend::Memory { gate, .. } => {
                     Leasehold::builder("").holder(label).connect_to(Arc::new(gate.clone()), Real::world()).await
                 }
-                Shop::Redis { proxy, .. } => Leasehold::builder(&proxy.url()).holder(label).connect().await,
+                Backend::Redis { proxy, .. } => Leasehold::builder(&proxy.url()).holder(label).connect().await,
             }
         })
         .expect("connected")
     }
 
-    /// A client that nothing holds up.
+    /// Connects a client past the gate, which nothing holds up.
     pub(crate) fn connect_straight(&self, label: &str) -> Leasehold {
         self.block_on(Leasehold::builder(&self.url()).holder(label).connect()).expect("connected")
     }
 
     pub(crate) fn sent(&self) -> Sent {
         match &self.store {
-            Shop::Memory { gate, .. } => gate.sent(),
-            Shop::Redis { sent, .. } => Sent {
+            Backend::Memory { gate, .. } => gate.sent(),
+            Backend::Redis { sent, .. } => Sent {
                 acquires: sent.acquires.load(Ordering::SeqCst),
                 releases: sent.releases.load(Ordering::SeqCst),
                 leaves: sent.leaves.load(Ordering::SeqCst),
@@ -172,45 +172,47 @@ impl Bench {
 
     pub(crate) fn hold(&self, way: Way) {
         match &self.store {
-            Shop::Memory { gate, .. } => gate.hold(way),
-            Shop::Redis { proxy, .. } => proxy.stall(match way {
+            Backend::Memory { gate, .. } => gate.hold(way),
+            Backend::Redis { proxy, .. } => proxy.stall(match way {
                 Way::Requests => ProxyWay::Requests,
                 Way::Replies => ProxyWay::Replies,
             }),
         }
     }
 
-    /// Lets go on what is held up, and returns when what `client`'s callers had sent is carried out and answered.
+    /// Lets held requests and replies pass. Returns when all requests that `client`'s callers had sent are executed and
+    /// answered.
     pub(crate) fn resume(&self, client: &Leasehold) {
         match &self.store {
-            Shop::Memory { gate, .. } => gate.resume(),
-            Shop::Redis { proxy, .. } => proxy.resume(),
+            Backend::Memory { gate, .. } => gate.resume(),
+            Backend::Redis { proxy, .. } => proxy.resume(),
         }
-        // Behind it on the same connection.
+        // This request is behind them on the same connection.
         let _ = self.inspect(client, "probe");
     }
 
-    /// Cuts every link of the clients behind the gate, and returns when they have found out and tried again in vain.
+    /// Cuts every connection of the clients behind the gate. Returns when the clients have noticed and tried to
+    /// reconnect in vain.
     pub(crate) fn cut(&self) {
         match &self.store {
-            Shop::Memory { gate, .. } => {
+            Backend::Memory { gate, .. } => {
                 let before = gate.refused();
                 gate.cut();
-                wait_until("a client tried to come back", PATIENCE, || gate.refused() > before);
+                wait_until("a client tried to reconnect", TIMEOUT, || gate.refused() > before);
             }
-            Shop::Redis { proxy, .. } => {
+            Backend::Redis { proxy, .. } => {
                 let before = proxy.seen().refused;
                 proxy.refuse_connections();
                 proxy.cut_all();
-                proxy.wait_seen("a client tried to come back", PATIENCE, |seen| seen.refused > before);
+                proxy.wait_seen("a client tried to reconnect", TIMEOUT, |seen| seen.refused > before);
             }
         }
     }
 
     pub(crate) fn mend(&self) {
         match &self.store {
-            Shop::Memory { gate, .. } => gate.mend(),
-            Shop::Redis { proxy, .. } => proxy.accept_connections(),
+            Backend::Memory { gate, .. } => gate.mend(),
+            Backend::Redis { proxy, .. } => proxy.accept_connections(),
         }
     }
 
@@ -218,20 +220,20 @@ impl Bench {
         self.block_on(client.mutex(name).inspect()).expect("the store answers")
     }
 
-    /// How many hold or wait under these names.
-    pub(crate) fn there(&self, client: &Leasehold, names: &[String]) -> usize {
+    /// Returns how many clients hold or wait under these names.
+    pub(crate) fn occupancy(&self, client: &Leasehold, names: &[String]) -> usize {
         let each = names.iter().map(|name| self.inspect(client, name));
         each.map(|seen| seen.waiters + usize::from(seen.holder.is_some())).sum()
     }
 
-    /// After `later` no key is left. All clients are closed before.
+    /// Asserts that no key is left after `later`. All clients have to be closed before.
     pub(crate) fn no_key_after(&self, later: Duration) {
-        let Shop::Redis { server, .. } = &self.store else { return };
+        let Backend::Redis { server, .. } = &self.store else { return };
         let size = || server.command(&["DBSIZE"]);
         assert_ne!(size(), Value::Int(0), "records are kept for a while: there is something to forget");
-        let micros = i64::try_from(later.as_micros()).expect("less than ages");
+        let micros = i64::try_from(later.as_micros()).expect("the shift fits");
         server.shift_clock(server.clock_shift() + micros);
-        wait_until("every key has expired", PATIENCE, || size() == Value::Int(0));
+        wait_until("every key has expired", TIMEOUT, || size() == Value::Int(0));
     }
 }
 
