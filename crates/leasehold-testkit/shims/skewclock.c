@@ -1,11 +1,11 @@
 /*
  * skewclock: a preloaded shim that moves the wall clock of one process, at any time and at once.
  *
- * Leases on Redis are counted on the server's wall clock. Whether a lock survives a clock that somebody sets can only be
- * tested by setting it, and a test must not set the machine's. So the server alone is started with LD_PRELOAD naming
+ * Leases on Redis are counted on the server's wall clock. A test must set that clock to show that a lock survives it, and
+ * must not set the machine's. So the server alone is started with LD_PRELOAD naming
  * this library and SKEW_FILE naming a file of eight bytes: a signed number of microseconds, in the machine's byte order,
- * that is added to every reading of the wall clock. The file is mapped, so that a test which writes it is heeded by the
- * next reading, with no signal and no restart.
+ * that is added to every reading of the wall clock. The file is mapped: the next reading uses the number that a test has
+ * written, with no signal and no restart.
  *
  * Only the wall clock moves: gettimeofday, time and the two CLOCK_REALTIME clocks. The monotonic clocks stay true, as
  * they do when an operator sets the time; timers that are counted on them go on undisturbed.
