@@ -9,11 +9,11 @@ fn read(line: &str) -> Result<Task, clap::Error> {
 fn plan(line: &str) -> Plan {
     match read(line).unwrap() {
         Task::Measure { plan, .. } => plan,
-        other => panic!("{line} measures, and is not {other:?}"),
+        other => panic!("{line} should measure, but is {other:?}"),
     }
 }
 
-/// The first case of each group, with who takes part.
+/// Returns the first case of each group, with the systems that take part.
 fn cases(plan: &Plan) -> Vec<(&Case, Vec<&str>)> {
     plan.groups
         .iter()

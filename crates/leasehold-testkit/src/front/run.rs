@@ -134,35 +134,36 @@ fn is_usual(op: &Op, answer: &Answer) -> bool {
 fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> String {
     let Answer { now_us, highest, contention, rest, handed_claim_ms, outcome } = answer;
     let claim = handed_claim_ms.map_or("-".to_owned(), |claim_ms| format!("{claim_ms:08}"));
-    let text = format!("{now_us:016} {:016} {} {} {claim}", highest.get(), waiters(*contention), is_done(*rest));
+    let text =
+        format!("{now_us:016} {:016} {} {} {claim}", highest.get(), contention_letter(*contention), rest_letter(*rest));
     let lease = || lease(after.grants.sole());
     match outcome {
         Outcome::Granted { token, range, .. } => {
-            format!("GRANTED {said} {:016} {range:08} {}", token.get(), lease())
+            format!("GRANTED {text} {:016} {range:08} {}", token.get(), lease())
         }
         Outcome::Queued { ticket, joined, .. } => {
             let joined = match joined {
                 Joined::Now => "now",
                 Joined::Before => "before",
             };
-            format!("QUEUED {said} {ticket:016} {} {joined}", lease())
+            format!("QUEUED {text} {ticket:016} {} {joined}", lease())
         }
-        Outcome::Busy { .. } => format!("BUSY {said} {}", lease()),
-        Outcome::Gone => format!("GONE {said}"),
-        Outcome::Late => format!("LATE {said}"),
-        Outcome::Full => format!("FULL {said}"),
-        Outcome::Renewed { .. } => format!("RENEWED {said} {}", lease()),
-        Outcome::Lost { how: LostHow::Revoked } => format!("LOST {said} revoked"),
-        Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {said} notheld"),
-        Outcome::Released => format!("RELEASED {said}"),
-        Outcome::NotHeld => format!("NOTHELD {said}"),
-        Outcome::Left { was: Was::Queued } => format!("LEFT {said} queued"),
-        Outcome::Left { was: Was::Granted } => format!("LEFT {said} granted"),
-        Outcome::Left { was: Was::Absent } => format!("LEFT {said} absent"),
-        Outcome::Revoking { left_us } => format!("REVOKING {said} {}", marked(op, *now_us, *left_us, before, after)),
-        Outcome::Reserved { range } => format!("RESERVED {said} {range:08}"),
-        Outcome::Settled => format!("SETTLED {said}"),
-        Outcome::Inspected(inspection) => format!("INSPECTED {said} {}", inspected(inspection, after)),
+        Outcome::Busy { .. } => format!("BUSY {text} {}", lease()),
+        Outcome::Gone => format!("GONE {text}"),
+        Outcome::Late => format!("LATE {text}"),
+        Outcome::Full => format!("FULL {text}"),
+        Outcome::Renewed { .. } => format!("RENEWED {text} {}", lease()),
+        Outcome::Lost { how: LostHow::Revoked } => format!("LOST {text} revoked"),
+        Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {text} notheld"),
+        Outcome::Released => format!("RELEASED {text}"),
+        Outcome::NotHeld => format!("NOTHELD {text}"),
+        Outcome::Left { was: Was::Queued } => format!("LEFT {text} queued"),
+        Outcome::Left { was: Was::Granted } => format!("LEFT {text} granted"),
+        Outcome::Left { was: Was::Absent } => format!("LEFT {text} absent"),
+        Outcome::Revoking { left_us } => format!("REVOKING {text} {}", marked(op, *now_us, *left_us, before, after)),
+        Outcome::Reserved { range } => format!("RESERVED {text} {range:08}"),
+        Outcome::Settled => format!("SETTLED {text}"),
+        Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
     }
 }
 
@@ -207,11 +208,11 @@ fn message(key: &str, delivery: &Delivery) -> String {
         Event::Ending => ("E", left_us.to_string()),
     };
     let (id, token) = (id.wire(), token.get());
-    let (who, rest) = (waiters(*contention), is_done(*rest));
-    format!("lh1 {word} {id} {token:016} {left} {now_us:016} {who} {rest} {range:08} {key}")
+    let (contention, rest) = (contention_letter(*contention), rest_letter(*rest));
+    format!("lh1 {word} {id} {token:016} {left} {now_us:016} {contention} {rest} {range:08} {key}")
 }
 
-fn waiters(contention: Contention) -> &'static str {
+fn contention_letter(contention: Contention) -> &'static str {
     match contention {
         Contention::None => "N",
         Contention::Others => "O",
@@ -219,7 +220,7 @@ fn waiters(contention: Contention) -> &'static str {
     }
 }
 
-fn is_done(rest: Rest) -> &'static str {
+fn rest_letter(rest: Rest) -> &'static str {
     match rest {
         Rest::Done => "D",
         Rest::More => "M",
