@@ -31,7 +31,7 @@ impl Awake {
         // A loop that cannot be started reports that on our standard error, and ends at once.
         sleep(Duration::from_millis(200)).await;
         for one in &mut loops {
-            if let Some(status) = one.try_wait().context("looking after a loop of --awake")? {
+            if let Some(status) = one.try_wait().context("checking a loop of --awake")? {
                 return Err(format!("--awake needs `chrt`, of util-linux: a loop ended with {status}").into());
             }
         }

@@ -25,8 +25,8 @@ pub(crate) struct Hand {
     /// Killed with its whole process group when dropped: no failure leaves a worker running, and a peer may be a shell
     /// with its children.
     child: Child,
-    told: ChildStdin,
-    said: Lines<BufReader<ChildStdout>>,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
     /// The last line of its standard error, once that has ended.
     complaint: JoinHandle<Option<String>>,
     limit: Duration,
@@ -76,12 +76,12 @@ impl Hand {
             .kill_on_drop(true)
             .spawn()
             .context("starting a worker")?;
-        let told = child.stdin.take().expect("the worker's input is a pipe");
-        let said = BufReader::new(child.stdout.take().expect("the worker's output is a pipe")).lines();
+        let input = child.stdin.take().expect("the worker's input is a pipe");
+        let output = BufReader::new(child.stdout.take().expect("the worker's output is a pipe")).lines();
         let complaint = tokio::spawn(last_line(child.stderr.take().expect("the worker's errors are a pipe")));
-        let mut hand = Self { child, told, said, complaint, limit: spec.span.limit() + SLACK };
+        let mut hand = Self { child, input, output, complaint, limit: spec.span.limit() + SLACK };
         let task = serde_json::to_string(spec).context("writing a worker's task")?;
-        match hand.tell(&task).await {
+        match hand.send(&task).await {
             Ok(()) => Ok(hand),
             Err(_) => Err(hand.failure().await),
         }
@@ -95,7 +95,7 @@ impl Hand {
     }
 
     pub(crate) async fn go(&mut self) -> Result<()> {
-        self.tell(GO).await
+        self.send(GO).await
     }
 
     pub(crate) async fn report(&mut self) -> Result<Report> {
@@ -113,13 +113,13 @@ impl Hand {
         self.child.start_kill().context("killing a worker")
     }
 
-    async fn tell(&mut self, line: &str) -> Result<()> {
-        self.told.write_all(format!("{line}\n").as_bytes()).await.context("writing to a worker")?;
-        self.told.flush().await.context("writing to a worker")
+    async fn send(&mut self, line: &str) -> Result<()> {
+        self.input.write_all(format!("{line}\n").as_bytes()).await.context("writing to a worker")?;
+        self.input.flush().await.context("writing to a worker")
     }
 
     async fn line(&mut self) -> Result<String> {
-        let line = timeout(self.limit, self.said.next_line()).await.context("a worker hangs")?;
+        let line = timeout(self.limit, self.output.next_line()).await.context("a worker hangs")?;
         match line.context("reading from a worker")? {
             Some(line) => Ok(line),
             None => Err(self.failure().await),
@@ -128,8 +128,8 @@ impl Hand {
 
     /// Returns why it ended without a report.
     async fn failure(&mut self) -> Failure {
-        let said = timeout(SLACK, &mut self.complaint).await;
-        let complaint = said.ok().and_then(|heard| heard.ok()?);
+        let output = timeout(SLACK, &mut self.complaint).await;
+        let complaint = output.ok().and_then(|line| line.ok()?);
         complaint.unwrap_or_else(|| "a worker ended without an error message".to_owned()).into()
     }
 }

@@ -93,15 +93,15 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_told_of() {
+    fn a_busy_machine_gets_a_warning() {
         let second = Duration::from_secs(1);
         assert_eq!(busy_at(second * 3 / 10, second), None);
-        let said = busy_at(second * 3 / 2, second).unwrap();
-        assert!(said.contains("1.5 cores of it") && said.contains("not comparable"), "{said}");
+        let warning = busy_at(second * 3 / 2, second).unwrap();
+        assert!(warning.contains("1.5 cores of it") && warning.contains("not comparable"), "{warning}");
     }
 
     #[test]
-    fn what_is_of_the_lowest_priority_is_no_work() {
+    fn work_of_the_lowest_priority_is_not_counted() {
         assert_eq!(worked_by("cpu  100 5000 20 90000 70 3 4 5 0 0"), Some(132));
         assert_eq!(worked_by("cpu  100 5000"), None);
     }

@@ -80,8 +80,8 @@ fn measure(plan: bench::Plan, store: Option<&str>, output: &mut output::Output) 
 
 /// Returns when a signal asks this program to end.
 async fn stop() -> Result<()> {
-    let hear = |kind| signal(kind).context("listening for signals");
-    let (mut interrupted, mut terminated) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
+    let listen = |kind| signal(kind).context("listening for signals");
+    let (mut interrupted, mut terminated) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     tokio::select! {
         _ = interrupted.recv() => Ok(()),
         _ = terminated.recv() => Ok(()),

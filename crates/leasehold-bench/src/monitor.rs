@@ -16,8 +16,8 @@ use tokio::time::timeout;
 use crate::error::{Context, Result};
 use crate::store::{Cost, Store, is_script};
 
-/// How far a monitor may be behind.
-const HEARD: Duration = Duration::from_secs(30);
+/// How far a monitor may lag behind.
+const LAG_LIMIT: Duration = Duration::from_secs(30);
 
 /// For each command, the share of calls that a client sent for its lock: not those of a script, and not those of a
 /// section.
@@ -35,16 +35,16 @@ impl Direct {
 /// A connection that receives every command, on a thread of its own. It slows the server down until it is ended.
 pub(crate) struct Monitor {
     last: String,
-    heard: oneshot::Receiver<Result<Direct>>,
+    result: oneshot::Receiver<Result<Direct>>,
 }
 
 impl Monitor {
     /// Records the commands from now on. A command that names `counter` belongs to the section and not to the lock.
     pub(crate) async fn start(url: &str, counter: String) -> Result<Self> {
         let client = redis::Client::open(url).context("a monitor")?;
-        let last = format!("{counter}:heard");
+        let last = format!("{counter}:end");
         let (listens, is_listening) = oneshot::channel();
-        let (hears, heard) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
         let until = last.clone();
         thread::spawn(move || {
             let connect = || -> redis::RedisResult<redis::Connection> {
@@ -57,22 +57,22 @@ impl Monitor {
                 Err(error) => drop(listens.send(Err(error))),
                 Ok(connection) => {
                     let _ = listens.send(Ok(()));
-                    let _ = hears.send(hear(connection, counter, &until));
+                    let _ = sender.send(collect(connection, counter, &until));
                 }
             }
         });
         is_listening.await.context("a monitor")??;
-        Ok(Self { last, heard })
+        Ok(Self { last, result })
     }
 
     /// Returns the recorded commands. All clients must have stopped.
     pub(crate) async fn end(self, store: &mut Store) -> Result<Direct> {
-        store.say(&self.last).await?;
-        timeout(HEARD, self.heard).await.context("a monitor")?.context("a monitor")?
+        store.echo(&self.last).await?;
+        timeout(LAG_LIMIT, self.result).await.context("a monitor")?.context("a monitor")?
     }
 }
 
-fn hear(mut connection: redis::Connection, counter: String, until: &str) -> Result<Direct> {
+fn collect(mut connection: redis::Connection, counter: String, until: &str) -> Result<Direct> {
     let mut seen = Seen { counter, ..Seen::default() };
     loop {
         match connection.recv_response().context("a monitor")? {

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_what_was_found_and_what_somebody_thought() {
+    fn a_page_has_the_figures_and_the_written_parts() {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine {
             cpu: "Fast CPU".into(),
@@ -202,7 +202,7 @@ mod tests {
         let missing = Missing { system: crate::system::System::named("redsync"), why: "no Go".into() };
         let head = json(&Record::Machine(machine)) + &json(&Record::Missing(missing));
         let hot = run(Scenario::Hot, "floor", 1, 100.0) + &run(Scenario::Hot, "leasehold-fair", 1, 45.0);
-        let says = write(dir.path()).unwrap_err().to_string();
+        let error = write(dir.path()).unwrap_err().to_string();
         assert!(says.contains("losses.md") && says.contains("what we lose"), "{says}");
         std::fs::write(dir.path().join("losses.md"), "We lose *this*.\n").unwrap();
         std::fs::create_dir(dir.path().join("raw")).unwrap();

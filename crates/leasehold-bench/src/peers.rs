@@ -91,12 +91,12 @@ pub(crate) struct Peers {
 
 /// The answer of `run --about`.
 #[derive(Deserialize)]
-struct Said {
-    systems: BTreeMap<String, SaidOfOne>,
+struct AboutReply {
+    systems: BTreeMap<String, SystemReply>,
 }
 
 #[derive(Clone, Deserialize)]
-struct SaidOfOne {
+struct SystemReply {
     version: String,
     settings: String,
 }
@@ -138,9 +138,9 @@ impl Peers {
                     missing.extend(of_dir.map(name));
                 }
                 Ok(()) => {
-                    let said = self.ask(dir).await.context(format!("peer {dir}"))?;
+                    let reply = self.ask(dir).await.context(format!("peer {dir}"))?;
                     for peer in of_dir {
-                        abouts.push(peer.about(&said).context(format!("peer {dir}"))?);
+                        abouts.push(peer.about(&reply).context(format!("peer {dir}"))?);
                     }
                 }
             }
@@ -164,25 +164,25 @@ impl Peers {
         if output.status.success() {
             return Ok(Ok(()));
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("its build failed without output");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let why = errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("its build failed without output");
         Ok(Err(why.to_owned()))
     }
 
-    async fn ask(&self, dir: &str) -> Result<Said> {
+    async fn ask(&self, dir: &str) -> Result<AboutReply> {
         let mut run = Command::new(self.root.join(dir).join("run"));
         run.arg("--about").stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
         let output = timeout(ABOUT_LIMIT, run.output()).await.context("it did not answer --about")?;
         let output = output.context("running --about")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().next().unwrap_or_default();
-        serde_json::from_str(line).context(format!("it says {line:?} of itself"))
+        serde_json::from_str(line).context(format!("--about printed {line:?}"))
     }
 }
 
 impl Peer {
-    fn about(&self, said: &Said) -> Result<About> {
-        let SaidOfOne { version, settings } = said
+    fn about(&self, reply: &AboutReply) -> Result<About> {
+        let SystemReply { version, settings } = reply
             .systems
             .get(&self.system)
             .ok_or_else(|| format!("its --about does not contain {}", self.system))?

@@ -51,7 +51,7 @@ impl Store {
     }
 
     /// Sends a command that changes nothing, and that a monitor receives.
-    pub(crate) async fn say(&mut self, word: &str) -> Result<()> {
+    pub(crate) async fn echo(&mut self, word: &str) -> Result<()> {
         redis::cmd("ECHO").arg(word).exec_async(&mut self.control).await.context("talking to the store")
     }
 

@@ -221,10 +221,14 @@ mod tests {
 
     #[test]
     fn every_system_says_what_it_has() {
-        let said = |own| line_of(&Record::About(About::of_own(own)));
-        assert!(said(Own::S5).starts_with("s5 -: polls; has exclusion alone: SET NX PX"), "{}", said(Own::S5));
+        let line_of_own = |own| line_of(&Record::About(About::of_own(own)));
+        assert!(
+            line_of_own(Own::S5).starts_with("s5 -: polls; has exclusion alone: SET NX PX"),
+            "{}",
+            line_of_own(Own::S5)
+        );
         for own in [Own::Leasehold, Own::LeaseholdFair] {
-            let line = said(own);
+            let line = line_of_own(own);
             assert!(line.contains(": waits in a queue; token, queue, pushed waits, re-entry: "), "{line}");
         }
     }

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_of_peers_and_by_what_tells_waiters_apart() {
+    fn kinds_are_of_peers_and_depend_on_their_properties() {
         assert!(Kind::Equal.takes(&peer("a", &[Has::Push])) && !Kind::Bare.takes(&peer("a", &[Has::Push])));
         assert!(Kind::Bare.takes(&peer("a", &[Has::ReEntry])) && !Kind::Equal.takes(&peer("a", &[Has::ReEntry])));
         for kind in [Kind::Any, Kind::Equal, Kind::Bare, Kind::Fair] {
@@ -294,14 +294,14 @@ mod tests {
 
     #[test]
     fn messages_are_counted_against_grants_of_the_store_and_runs() {
-        let said = |publishes_per_op| Row {
+        let row = |publishes_per_op| Row {
             publishes_per_op,
             store_grants_per_op: Some(0.25),
             local_runs_per_op: Some(0.2),
             ..hot("leasehold", 1, 1.0)
         };
-        assert!(verdict(&judge(&[said(0.45)], &[]), "messages", None).is_met);
-        assert!(!verdict(&judge(&[said(0.46)], &[]), "messages", None).is_met);
+        assert!(verdict(&judge(&[row(0.45)], &[]), "messages", None).is_met);
+        assert!(!verdict(&judge(&[row(0.46)], &[]), "messages", None).is_met);
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_is_not_judged() {
+    fn systems_that_did_not_run_are_not_judged() {
         assert_eq!(judge(&[hot("floor", 1, 1.0)], &[peer("a", &[])]), vec![]);
     }
 }

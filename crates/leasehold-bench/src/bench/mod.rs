@@ -22,7 +22,7 @@ use crate::store::{Cost, Store};
 use crate::system::{Own, System};
 use crate::worker::Spec;
 
-/// What to run: groups of entrants that take turns.
+/// A plan: groups of entrants that take turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) groups: Vec<Group>,

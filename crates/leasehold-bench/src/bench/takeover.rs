@@ -67,10 +67,10 @@ async fn one(case: &Case, wait: Spec, delay: Duration) -> Result<u64> {
             holder.go().await?;
             let at_us = holder.report().await?.at_us;
             holder.end().await?;
-            at_us.ok_or("the holder does not say when it gave back")?
+            at_us.ok_or("the holder did not report when it released")?
         }
     };
-    let held_us = waiter.report().await?.at_us.ok_or("the waiter does not say when it held")?;
+    let held_us = waiter.report().await?.at_us.ok_or("the waiter did not report when it held")?;
     waiter.end().await?;
     held_us.checked_sub(ended_us).ok_or_else(|| "the waiter held before the holder ended".into())
 }

@@ -20,8 +20,8 @@ const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers");
 /// turn. Starts a redis-server on a free loopback port unless it is given a store, and five more for a quorum.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold-bench", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-struct Said {
-    /// What to measure.
+struct Arguments {
+    /// The scenario to measure.
     #[arg(value_enum, required_unless_present = "worker")]
     scenario: Option<Wanted>,
 
@@ -154,7 +154,7 @@ impl Wanted {
     }
 }
 
-/// What the program has to do.
+/// The task of the program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Be one process of a run.
@@ -167,21 +167,21 @@ pub(crate) enum Task {
 
 /// Parses the arguments. The error can print itself and knows the exit code.
 pub(crate) fn task(arguments: impl IntoIterator<Item = String>) -> Result<Task, clap::Error> {
-    let said = Said::try_parse_from(arguments)?;
-    if let Some(Other::Report { dir }) = said.command {
+    let parsed = Arguments::try_parse_from(arguments)?;
+    if let Some(Other::Report { dir }) = parsed.command {
         return Ok(Task::Report { dir });
     }
-    let wanted = match said.scenario {
-        Some(wanted) if !said.worker => wanted,
+    let wanted = match parsed.scenario {
+        Some(wanted) if !parsed.worker => wanted,
         _ => return Ok(Task::Work),
     };
-    let plan = meaning::plan(wanted, &said.options).map_err(|why| refused(&why))?;
-    let Options { store, json, plot, .. } = said.options;
+    let plan = meaning::plan(wanted, &parsed.options).map_err(|why| refused(&why))?;
+    let Options { store, json, plot, .. } = parsed.options;
     Ok(Task::Measure { plan, store, format: if json { Format::Json } else { Format::Table }, plot })
 }
 
 fn refused(why: &str) -> clap::Error {
-    Said::command().error(ErrorKind::ArgumentConflict, why)
+    Arguments::command().error(ErrorKind::ArgumentConflict, why)
 }
 
 #[cfg(test)]

@@ -301,8 +301,8 @@ mod tests {
             r#""span":{"window":{"warm_up_ms":1,"window_ms":2}}}"#
         );
         assert_eq!(serde_json::to_string(&spec(Duty::Pairs)).unwrap(), wanted);
-        let said = r#"{"served":[3,4],"pairs":9,"counted_us":2000,"cpu_us":70,"waits":[[5,6],[8,1]]}"#;
-        let report: Report = serde_json::from_str(said).unwrap();
+        let text = r#"{"served":[3,4],"pairs":9,"counted_us":2000,"cpu_us":70,"waits":[[5,6],[8,1]]}"#;
+        let report: Report = serde_json::from_str(text).unwrap();
         assert_eq!((report.served, report.pairs, report.grants), (vec![3, 4], 9, None));
         assert_eq!(Waits::from(&report.waits).max_us(), 8);
     }
