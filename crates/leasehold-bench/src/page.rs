@@ -28,7 +28,7 @@ struct Found {
 pub(crate) fn write(dir: &Path) -> Result<()> {
     let losses = dir.join("losses.md");
     let losses = std::fs::read_to_string(&losses)
-        .context(format!("reading {}, in which somebody says what we lose and why", losses.display()))?;
+        .context(format!("reading {}, the hand-written text on what we lose and why", losses.display()))?;
     // A summary for readers who have ten minutes. It is written by hand, and a short test run has none.
     let front = std::fs::read_to_string(dir.join("front.md")).unwrap_or_default();
     let raw = dir.join("raw");
@@ -203,7 +203,7 @@ mod tests {
         let head = json(&Record::Machine(machine)) + &json(&Record::Missing(missing));
         let hot = run(Scenario::Hot, "floor", 1, 100.0) + &run(Scenario::Hot, "leasehold-fair", 1, 45.0);
         let error = write(dir.path()).unwrap_err().to_string();
-        assert!(says.contains("losses.md") && says.contains("what we lose"), "{says}");
+        assert!(error.contains("losses.md") && error.contains("what we lose"), "{error}");
         std::fs::write(dir.path().join("losses.md"), "We lose *this*.\n").unwrap();
         std::fs::create_dir(dir.path().join("raw")).unwrap();
         assert!(write(dir.path()).unwrap_err().to_string().contains("run scripts/bench"));
