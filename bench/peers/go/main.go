@@ -1,5 +1,5 @@
-// Command worker measures two Go locks, rueidislock and redsync, as the benchmark measures its own: the same work, told
-// in the same words. See README.md, "What a worker is told".
+// Command worker measures two Go locks, rueidislock and redsync, like the benchmark's own systems: it gets the same tasks
+// in the same protocol. See README.md, "The protocol of a worker".
 package main
 
 import (
@@ -20,22 +20,22 @@ import (
 	"github.com/go-redsync/redsync/v4"
 )
 
-// spec is what a worker is told, as one line of JSON on its standard input.
+// spec is the task of a worker, one line of JSON on its standard input.
 type spec struct {
 	System string `json:"system"`
 	URL    string `json:"url"`
-	// Nodes are the servers of the lock, where it is one of several; the counter is at URL all the same.
+	// Nodes are the servers of the lock, if it is on several; the counter is at URL all the same.
 	Nodes   []string          `json:"nodes"`
 	Threads int               `json:"threads"`
 	Tasks   int               `json:"tasks"`
 	Names   map[string]string `json:"names"`
 	Counter *string           `json:"counter"`
 	Span    span              `json:"span"`
-	// PauseUs is what goes between two pairs, on average.
+	// PauseUs is the average pause between two pairs.
 	PauseUs int64 `json:"pause_us"`
 }
 
-// span has one of the two.
+// span has one of the two fields.
 type span struct {
 	Window *struct {
 		WarmUpMs int64 `json:"warm_up_ms"`
@@ -46,7 +46,7 @@ type span struct {
 	} `json:"pairs"`
 }
 
-// report is what a worker says at the end, as one line of JSON.
+// report is the report of a worker at the end, one line of JSON.
 type report struct {
 	Served    []uint64    `json:"served"`
 	Pairs     uint64      `json:"pairs"`
@@ -55,13 +55,13 @@ type report struct {
 	Waits     [][2]uint64 `json:"waits"`
 }
 
-// locker makes locks; counter counts up, over a connection apart from the locks'.
+// locker makes locks; counter increments the counter, on a connection apart from the locks'.
 type locker interface {
 	lock(name string) lock
 	countUp(key string) error
 }
 
-// lock is one task's lock of one name. What acquire returns gives it back.
+// lock is one task's lock of one name. The function that acquire returns releases it.
 type lock interface {
 	acquire() (release func() error, err error)
 }
@@ -87,7 +87,7 @@ func main() {
 	}
 	fmt.Println("ready")
 	if line, err = input.ReadString('\n'); err != nil || strings.TrimSpace(line) != "go" {
-		check(errors.New("the run was called off"))
+		check(errors.New("the run was aborted"))
 	}
 	told, _ := json.Marshal(measure(locks, &task))
 	fmt.Println(string(told))
@@ -139,7 +139,7 @@ func about() map[string]described {
 	}
 }
 
-// fastMs is the delay of redsync-fast, or the one that is to be tried instead. The README says why it is this one.
+// fastMs is the delay of redsync-fast, or another one to be tried. The README explains the choice.
 func fastMs() int {
 	told, ok := os.LookupEnv("PEER_RETRY_MS")
 	if !ok {
@@ -152,7 +152,7 @@ func fastMs() int {
 
 func (s *spec) Window() bool { return s.Span.Window != nil }
 
-// limit is how long a run may take before it hangs: no lock waits for as long.
+// limit is the time after which a run counts as hanging: no lock waits for as long.
 func (s *spec) limit() time.Duration {
 	const spare = time.Minute
 	if s.Window() {
@@ -182,7 +182,7 @@ func measure(locks locker, task *spec) report {
 	return told
 }
 
-// cpuUs is what all threads of this process have used so far.
+// cpuUs is the processor time of all threads of this process so far.
 func cpuUs() int64 {
 	var used syscall.Rusage
 	check(syscall.Getrusage(syscall.RUSAGE_SELF, &used))
@@ -245,7 +245,7 @@ func oneTask(locks locker, task *spec, number int, started time.Time) (tally, er
 	return done, nil
 }
 
-// keptLock is the lock that a task uses again and again, or nil where each pair has its own name.
+// keptLock is the lock that a task uses for all pairs, or nil if each pair has its own name.
 func keptLock(locks locker, task *spec, number int) lock {
 	if name, ok := task.Names["one"]; ok {
 		return locks.lock(name)
@@ -278,7 +278,7 @@ func (s *spec) isCounted(started time.Time) bool {
 	return atMs >= s.Span.Window.WarmUpMs && atMs < s.Span.Window.WarmUpMs+s.Span.Window.WindowMs
 }
 
-// bucket is the greatest wait that is told as the same one: eight binary digits, so less than one per cent.
+// bucket is the greatest wait of the same bucket: eight binary digits, so less than one percent off.
 func bucket(us uint64) uint64 {
 	if us < 256 {
 		return us

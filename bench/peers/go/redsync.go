@@ -22,7 +22,7 @@ type redsyncLocker struct {
 	counter *redis.Client
 }
 
-// newRedsync locks at nodes, or where the counter is if there are none.
+// newRedsync locks on nodes, or on the server of the counter if there are none.
 func newRedsync(url string, nodes []string, options ...redsync.Option) (locker, error) {
 	counter, err := open(url)
 	if err != nil {
@@ -42,7 +42,7 @@ func newRedsync(url string, nodes []string, options ...redsync.Option) (locker, 
 	return &redsyncLocker{redsync.New(pools...), options, counter}, nil
 }
 
-// open makes a client with a pool of its own, as go-redis makes it, that has a connection.
+// open makes a client with go-redis's default pool, and opens a connection.
 func open(url string) (*redis.Client, error) {
 	parsed, err := redis.ParseURL(url)
 	if err != nil {
@@ -75,7 +75,7 @@ func (l *redsyncLock) acquire() (func() error, error) {
 		case err == nil:
 			return l.release, nil
 		case errors.As(err, &taken) || errors.Is(err, redsync.ErrFailed):
-			// It gave up; a benchmark's task wants the lock all the same, and its wait goes on.
+			// The library gave up. The task of a benchmark tries again, and its wait goes on.
 		default:
 			return nil, err
 		}
@@ -85,7 +85,7 @@ func (l *redsyncLock) acquire() (func() error, error) {
 func (l *redsyncLock) release() error {
 	held, err := l.mutex.Unlock()
 	if err == nil && !held {
-		err = errors.New("redsync: the lock was lost before it was given back")
+		err = errors.New("redsync: the lock was lost before it was released")
 	}
 	return err
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/redis/rueidis/rueidislock"
 )
 
-// The documented defaults: three keys for a lock, as for several servers, though there is one.
+// The documented defaults: three keys for a lock, as for several servers, although there is one.
 var rueidisDefaults = rueidislock.LockerOption{}
 
-// What its page advises for one server that is new enough. TryNextAfter too: an answer that takes longer counts as a
-// refusal, the key that was set is deleted, and with NoLoopTracking nothing tells of that deletion: the caller waits for
-// ever, where a thousand tasks share two processors.
+// The settings that its page advises for one server that is new enough. TryNextAfter is longer, too: an answer that takes
+// longer counts as a refusal, and the key that was set is deleted. With NoLoopTracking nobody is notified of that
+// deletion: with a thousand tasks on two processors the caller would wait for ever.
 var rueidisOneNode = rueidislock.LockerOption{KeyMajority: 1, NoLoopTracking: true, TryNextAfter: 5 * time.Second}
 
 const (
@@ -69,7 +69,7 @@ func (l *rueidisLock) acquire() (func() error, error) {
 		lost := held.Err()
 		cancel()
 		if lost != nil {
-			return errors.New("rueidislock: the lock was lost before it was given back")
+			return errors.New("rueidislock: the lock was lost before it was released")
 		}
 		return nil
 	}, nil

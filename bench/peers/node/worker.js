@@ -1,12 +1,12 @@
-// Measures redis-semaphore's Mutex as the benchmark measures its own: the same work, told in the same words. See
-// README.md, "What a worker is told". What is installed is in target/, where `run` makes node look for it.
+// Measures redis-semaphore's Mutex like the benchmark's own systems: it gets the same tasks in the same protocol. See
+// README.md, "The protocol of a worker". The libraries are installed in target/, where `run` makes node search for them.
 'use strict';
 
 const readline = require('node:readline');
 const Redis = require('ioredis');
 const { Mutex, TimeoutError } = require('redis-semaphore');
 
-// The delay of redis-semaphore-fast, or the one that is to be tried instead. The README says why it is this one.
+// The delay of redis-semaphore-fast, or another one to be tried. The README explains the choice.
 const FAST_MS = Number(process.env.PEER_RETRY_MS ?? 2);
 
 const SYSTEMS = {
@@ -34,7 +34,7 @@ function cpuUs() {
   return user + system;
 }
 
-// The greatest wait that is told as the same one: eight binary digits, so less than one per cent.
+// The greatest wait of the same bucket: eight binary digits, so less than one percent off.
 function bucket(us) {
   let [digits, scale] = [us, 1];
   while (digits >= 256) {
@@ -53,7 +53,7 @@ class Worker {
     this.pairs = pairs ? pairs.each : Infinity;
     this.fromUs = window ? window.warm_up_ms * 1000 : 0;
     this.toUs = window ? this.fromUs + window.window_ms * 1000 : Infinity;
-    // After this a run hangs: no lock waits for as long.
+    // After this time a run counts as hanging: no lock waits for as long.
     this.limitMs = 60_000 + (window ? window.warm_up_ms + window.window_ms : pairs.each * 20);
   }
 
@@ -65,7 +65,7 @@ class Worker {
       return made;
     };
     this.client = await connection();
-    // Apart from the lock's, as in every worker.
+    // A connection apart from the lock's, as in every worker.
     this.counter = this.spec.counter && (await connection());
     return this;
   }
@@ -129,7 +129,7 @@ class Worker {
   }
 }
 
-// It gives up after its acquireTimeout; a benchmark's task wants the lock all the same, and its wait goes on.
+// It gives up after its acquireTimeout. The task of a benchmark tries again, and its wait goes on.
 async function acquire(lock) {
   for (;;) {
     try {
@@ -154,7 +154,7 @@ async function main() {
   const worker = await new Worker(JSON.parse((await input.next()).value)).connect();
   if (worker.use === 'used') await worker.allTasks();
   console.log('ready');
-  if ((await input.next()).value?.trim() !== 'go') throw new Error('the run was called off');
+  if ((await input.next()).value?.trim() !== 'go') throw new Error('the run was aborted');
   console.log(JSON.stringify(await worker.measure()));
   process.exit(0);
 }

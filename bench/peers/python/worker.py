@@ -1,5 +1,5 @@
-"""Measures redis-py's Lock (asyncio) and python-redis-lock (threads) as the benchmark measures its own: the same work,
-told in the same words. See README.md, "What a worker is told".
+"""Measures redis-py's Lock (asyncio) and python-redis-lock (threads) like the benchmark's own systems: it gets the same
+tasks in the same protocol. See README.md, "The protocol of a worker".
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import redis
 import redis.asyncio
 import redis_lock
 
-# The delay of redis-py-fast, or the one that is to be tried instead. The README says why it is this one.
+# The delay of redis-py-fast, or another one to be tried. The README explains the choice.
 FAST_MS = int(os.environ.get("PEER_RETRY_MS", "5"))
 
 # redis-py: how long a task sleeps between two tries, in seconds.
@@ -39,13 +39,13 @@ def about():
 
 
 def bucket(us):
-    """The greatest wait that is told as the same one: eight binary digits, so less than one per cent."""
+    """Returns the greatest wait of the same bucket: eight binary digits, so less than one percent off."""
     shift = max(us.bit_length() - 8, 0)
     return (((us >> shift) + 1) << shift) - 1
 
 
 class Task:
-    """What one task has to do and has done. It knows the clock, and nothing of locks."""
+    """The work and the figures of one task. It uses the clock, and is independent of the lock."""
 
     def __init__(self, spec, number, started):
         (self.use, self.prefix), = spec["names"].items()
@@ -78,7 +78,7 @@ class Task:
 
 
 def limit_s(spec):
-    """After this a run hangs: no lock waits for as long."""
+    """Returns the time after which a run counts as hanging: no lock waits for as long."""
     (kind, span), = spec["span"].items()
     planned_ms = span["each"] * 20 if kind == "pairs" else span["warm_up_ms"] + span["window_ms"]
     return 60 + planned_ms / 1000
@@ -101,7 +101,7 @@ def report(spec, tasks, begun, cpu_before):
 def await_go():
     print("ready", flush=True)
     if sys.stdin.readline().strip() != "go":
-        raise RuntimeError("the run was called off")
+        raise RuntimeError("the run was aborted")
 
 
 class Asyncio:
@@ -113,12 +113,12 @@ class Asyncio:
 
     async def main(self):
         spec = self.spec
-        # A command holds a connection until it is answered, and the pool's default of 100 turns the next one away.
+        # A command keeps a connection until it is answered, and the default pool of 100 refuses the next command.
         self.client, self.counter = (
             redis.asyncio.from_url(spec["url"], max_connections=max(100, spec["tasks"])) for _ in range(2)
         )
         await self.counter.ping()
-        # A thousand of them take longer than a run's warm-up.
+        # To open a thousand connections takes longer than a run's warm-up.
         pool = self.client.connection_pool
         opened = [await pool.get_connection() for _ in range(spec["tasks"])]
         for connection in opened:
@@ -154,11 +154,11 @@ class Threads:
 
     def __init__(self, spec):
         self.spec = spec
-        # A waiter holds its connection in BLPOP, and the pool's default of 100 turns the next one away.
+        # A waiter keeps its connection in BLPOP, and the default pool of 100 refuses the next waiter.
         size = max(100, spec["tasks"])
         self.client, self.counter = (redis.from_url(spec["url"], max_connections=size) for _ in range(2))
         self.counter.ping()
-        # A thousand of them take longer than a run's warm-up.
+        # To open a thousand connections takes longer than a run's warm-up.
         pool = self.client.connection_pool
         opened = [pool.get_connection() for _ in range(spec["tasks"])]
         for connection in opened:
@@ -207,7 +207,7 @@ def main():
     if sys.argv[1:] == ["--about"]:
         print(json.dumps(about()))
         return
-    # One thread's failure is the run's.
+    # If one thread fails, the run fails.
     threading.excepthook = lambda failed: fail(failed.exc_value)
     try:
         spec = json.loads(sys.stdin.readline())

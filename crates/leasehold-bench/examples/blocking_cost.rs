@@ -1,7 +1,7 @@
-//! What blocking costs: `cargo run --release -p leasehold-bench --example blocking_cost`.
+//! The cost of blocking: `cargo run --release -p leasehold-bench --example blocking_cost`.
 //!
-//! Pairs of lock and release per second, each thread or task on a name of its own: by threads that block, and by tasks of
-//! one runtime on one thread, in turns; the best of several rounds. Then what it costs to re-enter.
+//! Measures pairs of lock and release per second, with a separate name for each thread or task: from threads that block,
+//! and from tasks of one runtime on one thread, in turns; the best of several rounds. Then it measures re-entry.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -54,7 +54,7 @@ fn by_tasks(url: &str, at_once: usize) -> f64 {
     })
 }
 
-/// With an owner, which holds already, each pair is a re-entry.
+/// If an owner is given, it holds already, and each pair is a re-entry.
 fn by_threads(url: &str, at_once: usize, owner: Option<&Owner>) -> f64 {
     let client = blocking::Leasehold::connect(url).expect("connected");
     let (pairs, begun) = (AtomicU64::new(0), Instant::now());

@@ -1,8 +1,8 @@
-//! What the store `file:` costs: pairs of acquire and release, and a whole program that takes a lock once.
+//! The cost of the store `file:`: pairs of acquire and release, and a whole program that takes a lock once.
 //!
 //!     cargo run --release -p leasehold-bench --example file_cost [DIRECTORY]
 //!
-//! The directory is made, and left behind. (On a disk and in memory, /dev/shm, it is not the same.)
+//! The directory is created, and not removed. (The costs on a disk and in memory, /dev/shm, differ.)
 
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,8 +1,9 @@
-//! What the scripts cost on the server: `cargo run --release -p leasehold-bench --example script_cost`.
+//! The cost of the scripts on the server: `cargo run --release -p leasehold-bench --example script_cost`.
 //!
-//! Time per EVALSHA as the server itself counts it (`INFO commandstats`), for pairs of acquire and release by one
-//! pipelined connection over many names, best of several rounds, beside the least that a lock on Redis can do: SET NX PX
-//! in a script, and compare-and-delete (S5). The ratio travels to other machines; the microseconds do not.
+//! Measures the time per EVALSHA as the server itself counts it (`INFO commandstats`), for pairs of acquire and release
+//! by one pipelined connection over many names, best of several rounds. It is compared with the least that a lock on
+//! Redis can do: SET NX PX in a script, and compare-and-delete (S5). The ratio holds on other machines; the microseconds
+//! do not.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -19,10 +20,10 @@ const NAMES: usize = 60_000;
 const WINDOW: usize = 64;
 const ROUNDS: usize = 5;
 const TURNS: usize = 1_000;
-/// So many wait for one name; with the last one's holder as many as may be.
+/// The numbers of waiters of one name. The last one, with the holder, is the longest allowed queue.
 const WAITERS: [usize; 6] = [1, 10, 15, 100, 500, 9_999];
 const SESSION: SessionId = SessionId(1);
-/// Never late.
+/// A deadline that is never over.
 const FAR_US: u64 = 9_000_000_000_000_000;
 const LEASE_MS: u64 = 30_000;
 const S5_ACQUIRE: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])";
@@ -102,7 +103,7 @@ impl<'a> Bench<'a> {
         self.resp.command(arguments)
     }
 
-    /// Sends requests, so many at a time, and gives the answers and the server's time for each EVALSHA.
+    /// Sends requests, `WINDOW` at a time, and returns the answers and the server's time for each EVALSHA.
     fn timed(&mut self, requests: &[Vec<u8>]) -> (Vec<Value>, f64) {
         self.command(&["CONFIG", "RESETSTAT"]);
         let answers = exchange(&mut self.stream, requests);
@@ -127,7 +128,7 @@ impl<'a> Bench<'a> {
         measured
     }
 
-    /// What is given back says that so many tokens beside the first were used.
+    /// The release reports that `used` tokens beside the first were used.
     fn pair(&mut self, nonce: u64, used: u64) -> [f64; 2] {
         let ids: Vec<_> = (0..NAMES as u64).map(|at| id(at, nonce)).collect();
         let acquires = self.acquires(&ids);
@@ -138,7 +139,8 @@ impl<'a> Bench<'a> {
         [acquire, release]
     }
 
-    /// One name with a holder and so many waiters. In each turn the holder releases, which hands over, and queues again.
+    /// One name with a holder and `waiters` waiters. In each turn the holder releases, which hands over, and queues
+    /// again.
     fn hand_over(&mut self, waiters: usize) -> [f64; 2] {
         let _subscriber = self.subscriber();
         let name = self.names[0].clone();
@@ -168,7 +170,7 @@ impl<'a> Bench<'a> {
         subscriber
     }
 
-    /// One holds, so many wait.
+    /// One client holds, and `waiters` wait.
     fn queue(&mut self, name: &Name, waiters: usize) -> (VecDeque<GrantId>, Token) {
         let ids: VecDeque<_> = (0..=waiters as u64).map(|at| id(at, 9)).collect();
         let requests: Vec<_> = ids.iter().map(|&id| self.acquire(name, id, &queues(), Contention::None)).collect();
@@ -176,7 +178,7 @@ impl<'a> Bench<'a> {
         (ids, granted(&answers[0]).expect("nobody held"))
     }
 
-    /// Time for each name: sixteen in a script, and one.
+    /// Returns the time for each name: of sixteen names in a script, and of one.
     fn renewals(&mut self) -> [f64; 2] {
         let ids: Vec<_> = (0..NAMES as u64).map(|at| id(at, 3)).collect();
         let acquires = self.acquires(&ids);
@@ -197,7 +199,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// What each script calls, by the server's own count.
+    /// Returns the commands that each script calls, by the server's own count.
     fn calls(&mut self) -> Vec<(&'static str, String)> {
         self.command(&["FLUSHALL"]);
         let _subscriber = self.subscriber();
@@ -243,7 +245,7 @@ impl<'a> Bench<'a> {
         self.counted(&request).1
     }
 
-    /// One request: its answer, and what the script called.
+    /// Sends one request. Returns its answer, and the commands that the script called.
     fn counted(&mut self, request: &Vec<u8>) -> (Value, String) {
         self.command(&["CONFIG", "RESETSTAT"]);
         let answer = exchange(&mut self.stream, std::slice::from_ref(request)).remove(0);

@@ -1,5 +1,5 @@
-//! Processors that are kept awake: on many a machine, virtual ones above all, a processor that has gone to sleep takes
-//! longer to wake than a lock takes. What is measured then is how often each system lets it sleep.
+//! Keeps processors awake. On many machines, above all virtual ones, an idle processor takes longer to wake than a lock
+//! takes. Without this a benchmark would measure how often each system lets the processor sleep.
 
 use std::process::Stdio;
 use std::thread::available_parallelism;
@@ -10,11 +10,11 @@ use tokio::time::sleep;
 
 use crate::error::{Context, Result};
 
-/// A loop that ends with the process that has started it, however that ends.
+/// A loop that ends with the process that has started it, however that process ends.
 const LOOP: &str = "while kill -0 $PPID 2>/dev/null; do i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; done";
 
-/// One loop for each processor, of a class that runs only where nobody else wants to, and nice, so that the kernel does not
-/// count it as work. They end when this is dropped.
+/// One loop for each processor. Its class runs only when no other process wants the processor, and it is nice, so that
+/// the kernel does not count it as work. The loops end when this is dropped.
 pub(crate) struct Awake {
     _loops: Vec<Child>,
 }
@@ -28,10 +28,10 @@ impl Awake {
             command.args(["-n", "19", "chrt", "--idle", "0", "sh", "-c", LOOP]).stdin(Stdio::null());
             loops.push(command.kill_on_drop(true).spawn().context("starting `nice` for --awake")?);
         }
-        // One that cannot be started says so on our standard error, and ends at once.
+        // A loop that cannot be started reports that on our standard error, and ends at once.
         sleep(Duration::from_millis(200)).await;
         for one in &mut loops {
-            if let Some(status) = one.try_wait().context("looking after a loop of --awake")? {
+            if let Some(status) = one.try_wait().context("checking a loop of --awake")? {
                 return Err(format!("--awake needs `chrt`, of util-linux: a loop ended with {status}").into());
             }
         }

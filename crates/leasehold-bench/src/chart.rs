@@ -1,6 +1,6 @@
 //! Charts, as SVG: a bar for each system or size, as long as its median, with a line over its range.
 //!
-//! Written by hand: a bar is a rectangle and two texts, and a crate that draws anything would be more to know than this.
+//! Written by hand: a bar is a rectangle and two texts, and a crate that draws charts would be more to learn than this.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::stats::Spread;
 use crate::system::{Own, System};
 use crate::table::{by_case, by_system};
 
-/// What is drawn of one scenario or of one of its cases.
+/// A chart of one scenario or of one of its cases.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Chart {
-    /// Without its ending.
+    /// The name of its file, without the extension.
     pub(crate) file: String,
     pub(crate) title: String,
     bars: Vec<Bar>,
@@ -29,7 +29,7 @@ struct Bar {
     colour: &'static str,
 }
 
-/// What a bar is of: a title, how many digits are worth reading, and the figure.
+/// The figure of a bar: a title, the useful number of digits, and the figure.
 type Figure = (&'static str, usize, fn(&Row) -> Option<f64>);
 
 const SPEED: Figure = ("pairs a second", 0, |row| Some(row.ops_per_s));
@@ -45,7 +45,7 @@ const OURS: &str = "#1f6f8b";
 const YARDSTICK: &str = "#9aa5b1";
 const PEER: &str = "#d98e32";
 
-/// Draws all charts of these rows into a directory, which is made where it is missing.
+/// Draws all charts of these rows into a directory, which is created if it is missing.
 pub(crate) fn write(dir: &Path, rows: &[Row]) -> Result<()> {
     std::fs::create_dir_all(dir).context(format!("making {}", dir.display()))?;
     for scenario in Scenario::ALL {
@@ -57,7 +57,7 @@ pub(crate) fn write(dir: &Path, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// The charts of one scenario: one for each case where systems are compared, one of all where sizes are.
+/// Returns the charts of one scenario: one for each case where systems are compared, one of all where sizes are.
 pub(crate) fn charts(scenario: Scenario, rows: &[Row]) -> Vec<Chart> {
     let rows: Vec<Row> = rows.iter().filter(|row| row.scenario() == scenario).cloned().collect();
     if rows.is_empty() {
@@ -100,7 +100,7 @@ fn colour(system: &System) -> &'static str {
     }
 }
 
-/// A case, as part of a file's name.
+/// Returns a case as part of a file's name.
 fn slug(case: &Case) -> String {
     let name = case.scenario.name();
     match case.scenario {
@@ -131,7 +131,7 @@ const BAR: usize = 18;
 const STEP: usize = 27;
 const TOP: usize = 46;
 const LENGTH: f64 = 420.0;
-/// Of a letter, in a proportional font of 13 pixels, on the wide side.
+/// The width of a letter in a proportional font of 13 pixels, rounded up.
 const LETTER: usize = 7;
 
 impl Chart {
@@ -217,7 +217,7 @@ mod tests {
         };
         let (file, title) = ("x".into(), "a < b".into());
         let svg = Chart { file, title, bars: vec![bar("abc", 50.0), bar("&", 100.0)], digits: 1 }.svg();
-        // The longest line is 200: 420 pixels behind 24 and three letters.
+        // The longest line is 200: 420 pixels after 24 and three letters.
         for part in
             ["a &lt; b", "width=\"105.0\"", "width=\"210.0\"", "M97.5 55H255.0", ">100.0</text>", ">&amp;</text>"]
         {

@@ -1,4 +1,4 @@
-//! The processes of one run: started, waited for, let go at the same moment, and ended whatever happens.
+//! The processes of one run: they are started together, begin at the same moment, and are ended in every case.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use tokio::time::timeout;
 use crate::error::{Context, Failure, Result};
 use crate::worker::{GO, READY, Report, Spec};
 
-/// What a worker takes to start and end, beside the run itself.
+/// The time that a worker takes to start and end, beside the run itself.
 const SLACK: Duration = Duration::from_secs(30);
 
-/// Workers that are connected and wait for the start.
+/// Workers that are connected and wait for the start signal.
 pub(crate) struct Crew {
     hands: Vec<Hand>,
 }
 
 /// One worker.
 pub(crate) struct Hand {
-    /// Killed when dropped, with all its group: no failure leaves a worker behind, and a peer may be a shell and what it
-    /// started.
+    /// Killed with its whole process group when dropped: no failure leaves a worker running, and a peer may be a shell
+    /// with its children.
     child: Child,
-    told: ChildStdin,
-    said: Lines<BufReader<ChildStdout>>,
+    input: ChildStdin,
+    output: Lines<BufReader<ChildStdout>>,
     /// The last line of its standard error, once that has ended.
     complaint: JoinHandle<Option<String>>,
     limit: Duration,
@@ -45,7 +45,7 @@ impl Crew {
         Ok(Self { hands })
     }
 
-    /// Lets all go, and gathers what they report.
+    /// Starts the run of all workers, and collects their reports.
     pub(crate) async fn go(&mut self) -> Result<Vec<Report>> {
         for hand in &mut self.hands {
             hand.go().await?;
@@ -76,12 +76,12 @@ impl Hand {
             .kill_on_drop(true)
             .spawn()
             .context("starting a worker")?;
-        let told = child.stdin.take().expect("the worker's input is a pipe");
-        let said = BufReader::new(child.stdout.take().expect("the worker's output is a pipe")).lines();
+        let input = child.stdin.take().expect("the worker's input is a pipe");
+        let output = BufReader::new(child.stdout.take().expect("the worker's output is a pipe")).lines();
         let complaint = tokio::spawn(last_line(child.stderr.take().expect("the worker's errors are a pipe")));
-        let mut hand = Self { child, told, said, complaint, limit: spec.span.limit() + SLACK };
+        let mut hand = Self { child, input, output, complaint, limit: spec.span.limit() + SLACK };
         let task = serde_json::to_string(spec).context("writing a worker's task")?;
-        match hand.tell(&task).await {
+        match hand.send(&task).await {
             Ok(()) => Ok(hand),
             Err(_) => Err(hand.failure().await),
         }
@@ -90,12 +90,12 @@ impl Hand {
     pub(crate) async fn ready(&mut self) -> Result<()> {
         match self.line().await?.as_str() {
             READY => Ok(()),
-            word => Err(format!("a worker said {word:?} instead of {READY:?}").into()),
+            word => Err(format!("a worker sent {word:?} instead of {READY:?}").into()),
         }
     }
 
     pub(crate) async fn go(&mut self) -> Result<()> {
-        self.tell(GO).await
+        self.send(GO).await
     }
 
     pub(crate) async fn report(&mut self) -> Result<Report> {
@@ -108,33 +108,33 @@ impl Hand {
         if status.success() { Ok(()) } else { Err(format!("a worker ended with {status}").into()) }
     }
 
-    /// Kills it (SIGKILL) where it stands.
+    /// Kills it at once (SIGKILL).
     pub(crate) fn kill(mut self) -> Result<()> {
         self.child.start_kill().context("killing a worker")
     }
 
-    async fn tell(&mut self, line: &str) -> Result<()> {
-        self.told.write_all(format!("{line}\n").as_bytes()).await.context("telling a worker")?;
-        self.told.flush().await.context("telling a worker")
+    async fn send(&mut self, line: &str) -> Result<()> {
+        self.input.write_all(format!("{line}\n").as_bytes()).await.context("writing to a worker")?;
+        self.input.flush().await.context("writing to a worker")
     }
 
     async fn line(&mut self) -> Result<String> {
-        let line = timeout(self.limit, self.said.next_line()).await.context("a worker hangs")?;
-        match line.context("hearing a worker")? {
+        let line = timeout(self.limit, self.output.next_line()).await.context("a worker hangs")?;
+        match line.context("reading from a worker")? {
             Some(line) => Ok(line),
             None => Err(self.failure().await),
         }
     }
 
-    /// Why it ended without a word.
+    /// Returns why it ended without a report.
     async fn failure(&mut self) -> Failure {
-        let said = timeout(SLACK, &mut self.complaint).await;
-        let complaint = said.ok().and_then(|heard| heard.ok()?);
-        complaint.unwrap_or_else(|| "a worker ended, and did not say why".to_owned()).into()
+        let output = timeout(SLACK, &mut self.complaint).await;
+        let complaint = output.ok().and_then(|line| line.ok()?);
+        complaint.unwrap_or_else(|| "a worker ended without an error message".to_owned()).into()
     }
 }
 
-/// Hands everything on to our own standard error, and remembers the last of it.
+/// Copies everything to our own standard error, and keeps the last line.
 async fn last_line(errors: ChildStderr) -> Option<String> {
     let (mut lines, mut last) = (BufReader::new(errors).lines(), None);
     while let Ok(Some(line)) = lines.next_line().await {
@@ -146,9 +146,9 @@ async fn last_line(errors: ChildStderr) -> Option<String> {
 
 impl Drop for Hand {
     fn drop(&mut self) {
-        // The id is there for as long as the child was not waited for, so the group cannot be a stranger's.
+        // The ID stays valid until the child was waited for, so the group cannot belong to another process.
         if let Some(group) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
-            // It may have ended by itself.
+            // The group may have ended by itself.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }

@@ -1,14 +1,14 @@
-//! A failure that ends the run: a benchmark that goes on after one would measure something else.
+//! A failure that ends the run: a benchmark that continued after a failure would measure something else.
 
 use std::fmt::Display;
 
-/// Any failure, as text for the person who started the run.
+/// Any failure, as text for the user.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// `Result` with [`Failure`].
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
-/// Says what was tried when something failed.
+/// Adds to an error what the program tried.
 pub(crate) trait Context<T> {
     fn context(self, tried: impl Display) -> Result<T>;
 }

@@ -1,11 +1,11 @@
-//! Where figures come from: without that they say nothing.
+//! The machine of the figures: figures mean nothing without it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Context, Result};
 use crate::record::Machine;
 
-/// This machine, with a server of this version.
+/// Describes this machine, with a server of this version.
 pub(crate) fn read(redis: String, awake: bool) -> Result<Machine> {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -20,7 +20,7 @@ pub(crate) fn read(redis: String, awake: bool) -> Result<Machine> {
     })
 }
 
-/// What to say where others use the machine as well: what it does for half a second, before anything of ours runs.
+/// Returns a warning if other processes use the machine: it is measured for half a second, before our processes run.
 pub(crate) async fn busy() -> Result<Option<String>> {
     const WATCHED: Duration = Duration::from_millis(500);
     let before = worked()?;
@@ -28,7 +28,7 @@ pub(crate) async fn busy() -> Result<Option<String>> {
     Ok(busy_at(worked()?.saturating_sub(before), WATCHED))
 }
 
-/// For how long all processors together have worked, since the machine was started.
+/// Returns how long all processors together have worked since the machine was started.
 fn worked() -> Result<Duration> {
     let stat = std::fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
     let all =
@@ -36,15 +36,15 @@ fn worked() -> Result<Duration> {
     Ok(Duration::from_millis(all * 1_000 / rustix::param::clock_ticks_per_second()))
 }
 
-/// The ticks of a line of `/proc/stat` in which it neither was idle nor waited for a disk, nor did what is of the lowest
-/// priority: `cpu user nice system idle iowait irq softirq steal …`.
+/// Returns the ticks in a line of `/proc/stat` in which the machine was neither idle nor waiting for a disk, and ran
+/// nothing of the lowest priority: `cpu user nice system idle iowait irq softirq steal …`.
 fn worked_by(line: &str) -> Option<u64> {
     let ticks: Vec<u64> = line.split_whitespace().skip(1).map_while(|ticks| ticks.parse().ok()).collect();
     let [user, _nice, system, _idle, _waited, of_others @ ..] = &ticks[..] else { return None };
     Some(user + system + of_others.iter().take(3).sum::<u64>())
 }
 
-/// Half of a core that others use is half of what a run of one process has.
+/// If others use half of a core, that is half of the processor time of a run of one process.
 fn busy_at(worked: Duration, watched: Duration) -> Option<String> {
     let cores = worked.as_secs_f64() / watched.as_secs_f64();
     (cores >= 0.5).then(|| {
@@ -60,8 +60,8 @@ fn model(cpuinfo: &str) -> Option<&str> {
     Some(line.split_once(':')?.1.trim())
 }
 
-/// The date of a day after 1970-01-01, by the calendar of the west: days are counted from the first of March of the year
-/// 0, so that a leap day is the last of its year.
+/// Returns the date of a day after 1970-01-01 in the Gregorian calendar. Days are counted from March 1 of the year 0, so
+/// that a leap day is the last day of its year.
 fn date(day: u64) -> String {
     let day = day + 719_468;
     let (era, of_era) = (day / 146_097, day % 146_097);
@@ -93,15 +93,15 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_told_of() {
+    fn a_busy_machine_gets_a_warning() {
         let second = Duration::from_secs(1);
         assert_eq!(busy_at(second * 3 / 10, second), None);
-        let said = busy_at(second * 3 / 2, second).unwrap();
-        assert!(said.contains("1.5 cores of it") && said.contains("not comparable"), "{said}");
+        let warning = busy_at(second * 3 / 2, second).unwrap();
+        assert!(warning.contains("1.5 cores of it") && warning.contains("not comparable"), "{warning}");
     }
 
     #[test]
-    fn what_is_of_the_lowest_priority_is_no_work() {
+    fn work_of_the_lowest_priority_is_not_counted() {
         assert_eq!(worked_by("cpu  100 5000 20 90000 70 3 4 5 0 0"), Some(132));
         assert_eq!(worked_by("cpu  100 5000"), None);
     }

@@ -1,10 +1,10 @@
-//! `leasehold-bench`: what Leasehold costs, beside other locks, and beside the least that a lock on Redis can cost.
+//! `leasehold-bench`: the cost of Leasehold, compared with other locks, and with the least that a lock on Redis can cost.
 //!
 //! [`cli`] turns arguments into a plan: [`scenario`]s at several sizes, and the [`system`]s and [`peers`] that take turns
-//! in them. [`mod@bench`] carries it out: for each run a [`crew`] of fresh processes, each a [`worker`], on a [`store`] and
-//! perhaps the [`nodes`] of a quorum; a [`monitor`] tells beforehand what a peer asks of it. [`stats`] makes figures of
-//! what they report, a [`record`] is a line of them, [`bars`] says what they should be. [`output`] prints what comes, as a
-//! [`table`] or as lines; [`page`] and [`chart`] make a report of lines.
+//! in them. [`mod@bench`] carries the plan out: for each run a [`crew`] of new processes, each a [`worker`], on a
+//! [`store`] and perhaps the [`nodes`] of a quorum; a [`monitor`] finds out beforehand which commands a peer sends.
+//! [`stats`] makes figures of the reports, a [`record`] is a line of figures, [`bars`] has the limits of the figures.
+//! [`output`] prints the figures, as a [`table`] or as lines; [`page`] and [`chart`] make a report of lines.
 
 mod awake;
 mod bars;
@@ -34,7 +34,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use cli::Task;
 use error::{Context, Result};
 
-/// The lock under test let two in.
+/// The exit code if the lock under test was held twice at a time.
 const EXIT_BROKEN: u8 = 3;
 
 fn main() -> ExitCode {
@@ -72,16 +72,16 @@ fn measure(plan: bench::Plan, store: Option<&str>, output: &mut output::Output) 
         let store = store::Store::open(store).await?;
         tokio::select! {
             ended = bench::run(plan, store, output) => ended,
-            // Workers have groups of their own, and end with what is dropped here.
+            // Workers have process groups of their own, and end when the future is dropped here.
             stopped = stop() => stopped.and(Err("stopped by a signal".into())),
         }
     })
 }
 
-/// Returns when somebody wants this to end.
+/// Returns when a signal asks this program to end.
 async fn stop() -> Result<()> {
-    let hear = |kind| signal(kind).context("listening to signals");
-    let (mut interrupted, mut terminated) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
+    let listen = |kind| signal(kind).context("listening for signals");
+    let (mut interrupted, mut terminated) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
     tokio::select! {
         _ = interrupted.recv() => Ok(()),
         _ = terminated.recv() => Ok(()),
@@ -92,7 +92,7 @@ fn verdict(output: &output::Output) -> ExitCode {
     match output.lost_updates() {
         0 => ExitCode::SUCCESS,
         lost => {
-            eprintln!("leasehold-bench: {lost} updates were lost: two were inside one lock");
+            eprintln!("leasehold-bench: {lost} updates were lost: a lock had two holders at a time");
             ExitCode::from(EXIT_BROKEN)
         }
     }

@@ -1,9 +1,9 @@
-//! What a lock costs the server beside its scripts.
+//! The cost of a lock on the server, beside its scripts.
 //!
-//! The server counts a command that a script calls like any other, and its time a second time in the script's. So the time
-//! of what a client sends *directly* cannot be read from the statistics. A short run under MONITOR, which tells the two
-//! apart and slows everything down, says what share of each command's calls was direct; runs that count have no monitor,
-//! and only take the shares. Our own systems send scripts and nothing else.
+//! The server counts a command that a script calls like any other command, and counts its time again as part of the
+//! script's. So the statistics do not show the time of the commands that a client sends *directly*. A short run under
+//! MONITOR, which shows the difference but slows everything down, measures which share of each command's calls was
+//! direct. Runs that count have no monitor, and only use the shares. Our own systems send scripts and nothing else.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -16,34 +16,35 @@ use tokio::time::timeout;
 use crate::error::{Context, Result};
 use crate::store::{Cost, Store, is_script};
 
-/// How far a monitor may be behind.
-const HEARD: Duration = Duration::from_secs(30);
+/// How far a monitor may lag behind.
+const LAG_LIMIT: Duration = Duration::from_secs(30);
 
-/// Of each command, the share of calls that a client sent for its lock: not a script's, and not a section's.
+/// For each command, the share of calls that a client sent for its lock: not those of a script, and not those of a
+/// section.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Direct(BTreeMap<String, f64>);
 
 impl Direct {
-    /// Time in all that clients sent for their locks.
+    /// Returns the total time of commands that clients sent for their locks.
     pub(crate) fn server_us(&self, cost: &Cost) -> f64 {
         let beside: f64 = self.0.iter().map(|(command, share)| cost.of(command).us as f64 * share).sum();
         cost.scripts().us as f64 + beside
     }
 }
 
-/// A connection that hears of every command, on a thread of its own. It slows the server down until it is ended.
+/// A connection that receives every command, on a thread of its own. It slows the server down until it is ended.
 pub(crate) struct Monitor {
     last: String,
-    heard: oneshot::Receiver<Result<Direct>>,
+    result: oneshot::Receiver<Result<Direct>>,
 }
 
 impl Monitor {
-    /// Hears what is done from now on. What names `counter` is the section's and not the lock's.
+    /// Records the commands from now on. A command that names `counter` belongs to the section and not to the lock.
     pub(crate) async fn start(url: &str, counter: String) -> Result<Self> {
         let client = redis::Client::open(url).context("a monitor")?;
-        let last = format!("{counter}:heard");
+        let last = format!("{counter}:end");
         let (listens, is_listening) = oneshot::channel();
-        let (hears, heard) = oneshot::channel();
+        let (sender, result) = oneshot::channel();
         let until = last.clone();
         thread::spawn(move || {
             let connect = || -> redis::RedisResult<redis::Connection> {
@@ -51,27 +52,27 @@ impl Monitor {
                 redis::cmd("MONITOR").exec(&mut connection)?;
                 Ok(connection)
             };
-            // Nobody listens to an answer only if the run was called off.
+            // Nobody waits for an answer if the run was aborted.
             match connect().context("a monitor") {
                 Err(error) => drop(listens.send(Err(error))),
                 Ok(connection) => {
                     let _ = listens.send(Ok(()));
-                    let _ = hears.send(hear(connection, counter, &until));
+                    let _ = sender.send(collect(connection, counter, &until));
                 }
             }
         });
         is_listening.await.context("a monitor")??;
-        Ok(Self { last, heard })
+        Ok(Self { last, result })
     }
 
-    /// What was heard, from when nobody does anything any more.
+    /// Returns the recorded commands. All clients must have stopped.
     pub(crate) async fn end(self, store: &mut Store) -> Result<Direct> {
-        store.say(&self.last).await?;
-        timeout(HEARD, self.heard).await.context("a monitor")?.context("a monitor")?
+        store.echo(&self.last).await?;
+        timeout(LAG_LIMIT, self.result).await.context("a monitor")?.context("a monitor")?
     }
 }
 
-fn hear(mut connection: redis::Connection, counter: String, until: &str) -> Result<Direct> {
+fn collect(mut connection: redis::Connection, counter: String, until: &str) -> Result<Direct> {
     let mut seen = Seen { counter, ..Seen::default() };
     loop {
         match connection.recv_response().context("a monitor")? {
@@ -82,7 +83,7 @@ fn hear(mut connection: redis::Connection, counter: String, until: &str) -> Resu
     }
 }
 
-/// Calls by command: those that clients sent for their locks, and all.
+/// Calls by command: the direct ones for a lock, and all.
 #[derive(Default)]
 struct Seen {
     counter: String,
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_of_a_script_is_told_from_a_clients() {
+    fn commands_of_scripts_and_of_clients_differ() {
         let mut seen = Seen { counter: "bench:x:counter".into(), ..Seen::default() };
         for line in [
             r#"1.1 [0 127.0.0.1:6] "EVALSHA" "abc" "1" "k""#,

@@ -1,4 +1,4 @@
-//! The independent servers of a quorum, of this program's own: five, beside the store that counts.
+//! The five independent servers of a quorum, started by this program, in addition to the store that has the counter.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::error::{Context, Result};
 use crate::store::Cost;
 use crate::system;
 
-/// How many there are: two may die.
+/// The number of servers: two may die.
 pub(crate) const NODES: usize = 5;
 
-/// How far a delay is from what it is called, either way.
+/// The largest deviation of a delay, in both directions.
 const JITTER_US: u64 = 1_000;
 
-/// The servers, and a connection to each, to ask what it did.
+/// The servers, and a connection to each for its statistics.
 pub(crate) struct Nodes {
     controls: Vec<MultiplexedConnection>,
     quorum: Quorum,
@@ -32,7 +32,7 @@ impl Nodes {
         Ok(Self { controls, quorum })
     }
 
-    /// Their URLs: behind proxies where an answer is to come so much later.
+    /// Returns their URLs: through proxies if the answers are to be delayed.
     pub(crate) fn urls(&self, delay_us: Option<u64>) -> Vec<String> {
         let Some(delay_us) = delay_us else { return self.quorum.urls() };
         let each_way = |us: u64| Duration::from_micros(us / 2);
@@ -43,7 +43,7 @@ impl Nodes {
         self.quorum.proxies().iter().map(|proxy| proxy.url()).collect()
     }
 
-    /// Empties all of them, and has them vote at once: a node that has forgotten what it knew rests otherwise.
+    /// Empties all of them, and makes them vote at once: otherwise a node that has lost its data is in quarantine.
     pub(crate) async fn clear(&mut self) -> Result<()> {
         for control in &mut self.controls {
             redis::cmd("FLUSHALL").exec_async(control).await.context("emptying a node")?;
@@ -51,7 +51,7 @@ impl Nodes {
         leasehold::quorum::begin(&url_of(&self.quorum.urls())).await.context("beginning a quorum")
     }
 
-    /// What all of them have done so far.
+    /// Returns the work of all of them so far.
     pub(crate) async fn cost(&mut self) -> Result<Cost> {
         let mut all = Cost::default();
         for control in &mut self.controls {
@@ -61,13 +61,13 @@ impl Nodes {
     }
 }
 
-/// The URL of a quorum of these.
+/// Returns the URL of a quorum of these.
 pub(crate) fn url_of(nodes: &[String]) -> String {
     let nodes: Vec<String> = nodes.iter().map(|node| format!("node={}", node.replace('&', "%26"))).collect();
     format!("quorum:?{}", nodes.join("&"))
 }
 
-/// What [`url_of`] made it of; its nodes are this program's own, whose URLs have no parameters.
+/// Returns the nodes of a URL from [`url_of`]. They are this program's own, and their URLs have no parameters.
 pub(crate) fn of_url(url: &str) -> impl Iterator<Item = &str> {
     url.split(['?', '&']).filter_map(|part| part.strip_prefix("node="))
 }

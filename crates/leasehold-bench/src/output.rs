@@ -1,4 +1,4 @@
-//! Where lines go: figures to standard output, for people or for programs, and the progress to standard error.
+//! The output: figures to standard output, for people or for programs, and the progress to standard error.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -10,20 +10,20 @@ use crate::error::{Context, Result};
 use crate::record::{About, Record, Row};
 use crate::table;
 
-/// What the output is for.
+/// The reader of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     Table,
     Json,
 }
 
-/// Writes what comes, and remembers what is still to be judged.
+/// Writes the records as they come, and keeps those that are still to be judged.
 pub(crate) struct Output {
     format: Format,
     progress: ProgressBar,
     abouts: Vec<About>,
     rows: Vec<Row>,
-    /// Of the group that runs.
+    /// The rows of the running group.
     of_group: Vec<Row>,
     lost_updates: u64,
 }
@@ -40,13 +40,13 @@ impl Output {
         Self { format, progress, abouts: Vec::new(), rows: Vec::new(), of_group: Vec::new(), lost_updates: 0 }
     }
 
-    /// What takes a while and is no run.
+    /// Shows a step that takes a while and is no run.
     pub(crate) fn doing(&self, what: &str) {
         self.progress.set_message(what.to_owned());
         self.progress.tick();
     }
 
-    /// What whoever reads the figures should know, and no program needs.
+    /// Shows a warning for the reader of the figures. Programs do not need it.
     pub(crate) fn hint(&self, what: &str) {
         self.progress.suspend(|| eprintln!("leasehold-bench: {what}"));
     }
@@ -74,7 +74,7 @@ impl Output {
         Ok(())
     }
 
-    /// A group is complete: its medians, ranges and verdicts.
+    /// Ends a group: prints its medians, ranges and verdicts.
     pub(crate) fn end_of_group(&mut self) -> Result<()> {
         let rows = std::mem::take(&mut self.of_group);
         let verdicts = judge(&rows, &self.abouts);
@@ -86,12 +86,12 @@ impl Output {
         Ok(())
     }
 
-    /// How many updates the locks lost, in all runs: any is a broken lock.
+    /// Returns how many updates the locks lost in all runs: one is enough for a broken lock.
     pub(crate) fn lost_updates(&self) -> u64 {
         self.lost_updates
     }
 
-    /// All rows of all groups.
+    /// Returns all rows of all groups.
     pub(crate) fn rows(&self) -> &[Row] {
         &self.rows
     }

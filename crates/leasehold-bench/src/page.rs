@@ -1,5 +1,5 @@
 //! The report: a page of all measurements. Everything in it comes from the raw lines, except three texts. The method is
-//! this program's. The summary (`front.md`) and the losses (`losses.md`) are written by hand.
+//! part of this program. The summary (`front.md`) and the losses (`losses.md`) are written by hand.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::table::{by_case, cells, figure, limit, question};
 
 const METHOD: &str = include_str!("page.md");
 
-/// All that was measured, as its files have it.
+/// All measurements, in the order of their files.
 #[derive(Default)]
 struct Found {
     machines: Vec<Machine>,
@@ -24,12 +24,12 @@ struct Found {
     verdicts: Vec<Verdict>,
 }
 
-/// Makes the page and the charts of what is in `dir/raw`.
+/// Makes the page and the charts from the files in `dir/raw`.
 pub(crate) fn write(dir: &Path) -> Result<()> {
     let losses = dir.join("losses.md");
     let losses = std::fs::read_to_string(&losses)
-        .context(format!("reading {}, in which somebody says what we lose and why", losses.display()))?;
-    // A summary for readers who have ten minutes. It is written by hand, and a quick run of figures has none.
+        .context(format!("reading {}, the hand-written text on what we lose and why", losses.display()))?;
+    // A summary for readers who have ten minutes. It is written by hand, and a short test run has none.
     let front = std::fs::read_to_string(dir.join("front.md")).unwrap_or_default();
     let raw = dir.join("raw");
     let mut files: Vec<_> = std::fs::read_dir(&raw)
@@ -50,7 +50,7 @@ pub(crate) fn write(dir: &Path) -> Result<()> {
 }
 
 impl Found {
-    /// Adds one file. Its rows are judged by themselves: turns are numbered in each file anew.
+    /// Adds one file. Its rows are judged separately, because each file counts its turns anew.
     fn add(&mut self, text: &str) -> Result<()> {
         let (mut rows, mut abouts) = (Vec::new(), Vec::new());
         for line in text.lines() {
@@ -60,7 +60,7 @@ impl Found {
                 Record::Missing(missing) => add_new(&mut self.missing, missing),
                 Record::Run(row) => rows.push(*row),
                 Record::Failed(failed) => self.failed.push(failed),
-                // They are judged again: bars are the program's, and not the file's.
+                // They are judged again: the bars are in the program, and not in the file.
                 Record::Verdict(_) => {}
             }
         }
@@ -157,7 +157,7 @@ fn add_new<T: PartialEq>(list: &mut Vec<T>, one: T) {
     }
 }
 
-/// What it is called in JSON.
+/// Returns its name in JSON.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }
@@ -167,7 +167,7 @@ fn line(text: &mut String, line: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-/// A table whose first line has the heads.
+/// Formats a table whose first line has the headings.
 fn markdown(lines: &[Vec<String>]) -> String {
     let row = |cells: &[String]| format!("| {} |\n", cells.join(" | ").replace('\n', " "));
     let Some((heads, rest)) = lines.split_first() else { return String::new() };
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_what_was_found_and_what_somebody_thought() {
+    fn a_page_has_the_figures_and_the_written_parts() {
         let dir = tempfile::tempdir().unwrap();
         let machine = Machine {
             cpu: "Fast CPU".into(),
@@ -202,8 +202,8 @@ mod tests {
         let missing = Missing { system: crate::system::System::named("redsync"), why: "no Go".into() };
         let head = json(&Record::Machine(machine)) + &json(&Record::Missing(missing));
         let hot = run(Scenario::Hot, "floor", 1, 100.0) + &run(Scenario::Hot, "leasehold-fair", 1, 45.0);
-        let says = write(dir.path()).unwrap_err().to_string();
-        assert!(says.contains("losses.md") && says.contains("what we lose"), "{says}");
+        let error = write(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("losses.md") && error.contains("what we lose"), "{error}");
         std::fs::write(dir.path().join("losses.md"), "We lose *this*.\n").unwrap();
         std::fs::create_dir(dir.path().join("raw")).unwrap();
         assert!(write(dir.path()).unwrap_err().to_string().contains("run scripts/bench"));

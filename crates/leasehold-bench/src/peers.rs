@@ -1,8 +1,8 @@
 //! Other libraries, each a program in its own language below `bench/peers/`.
 //!
-//! A peer is a worker as ours are ([`crate::worker`]): its `run` reads a `Spec`, says that it is ready, goes, and reports.
-//! `systems.json` says which systems there are and which directory each is in; `build` installs what a directory needs.
-//! One that cannot be installed is named as missing: its figures are not filled in from anywhere else.
+//! A peer is a worker like ours ([`crate::worker`]): its `run` reads a `Spec`, reports that it is ready, starts, and
+//! reports its figures. `systems.json` lists the systems and the directory of each; `build` installs what a directory
+//! needs. A peer that cannot be installed is listed as missing: its figures are not taken from anywhere else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,38 +17,38 @@ use crate::error::{Context, Result};
 use crate::record::{About, Missing};
 use crate::system::System;
 
-/// For a build with nothing there yet, on a busy machine.
+/// The limit of a build from nothing, on a busy machine.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 const ABOUT_LIMIT: Duration = Duration::from_secs(60);
 
-/// How those of a system who cannot have the lock wait for it.
+/// How the waiters of a system wait for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Class {
     /// In an order that the store keeps.
     Queue,
-    /// For a message, and then for their luck.
+    /// For a message, and then they compete.
     Push,
-    /// By asking again.
+    /// By polling.
     Poll,
 }
 
-/// What a system gives, beside exclusion.
+/// A property of a system, beside exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Has {
     /// A number that rises with every grant.
     Token,
-    /// Who came first is next.
+    /// The first waiter is served first.
     Queue,
-    /// A waiter is told.
+    /// A waiter is notified.
     Push,
-    /// Who holds may lock again.
+    /// The holder may lock again.
     ReEntry,
 }
 
 impl Class {
-    /// In words.
+    /// Returns its description.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Queue => "waits in a queue",
@@ -59,7 +59,7 @@ impl Class {
 }
 
 impl Has {
-    /// In words.
+    /// Returns its description.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -77,26 +77,26 @@ pub(crate) struct Peer {
     pub(crate) dir: String,
     pub(crate) class: Class,
     pub(crate) has: Vec<Has>,
-    /// Whether it can be on several servers that know nothing of each other.
+    /// Whether it can lock on several independent servers.
     #[serde(default)]
     pub(crate) quorum: bool,
 }
 
-/// All of them.
+/// All peers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Peers {
     root: PathBuf,
     list: Vec<Peer>,
 }
 
-/// What `run --about` says.
+/// The answer of `run --about`.
 #[derive(Deserialize)]
-struct Said {
-    systems: BTreeMap<String, SaidOfOne>,
+struct AboutReply {
+    systems: BTreeMap<String, SystemReply>,
 }
 
 #[derive(Clone, Deserialize)]
-struct SaidOfOne {
+struct SystemReply {
     version: String,
     settings: String,
 }
@@ -113,7 +113,7 @@ impl Peers {
         self.list.iter().map(|peer| peer.system.as_str())
     }
 
-    /// Whether this one can be on several servers.
+    /// Whether this one can lock on several servers.
     pub(crate) fn has_quorum(&self, name: &str) -> bool {
         self.list.iter().any(|peer| peer.system == name && peer.quorum)
     }
@@ -122,10 +122,10 @@ impl Peers {
         self.names().any(|known| known == name)
     }
 
-    /// Builds those that are wanted and asks what they are: what answers, and what is missing.
+    /// Builds the wanted ones and asks for their properties. Returns those that answer, and those that are missing.
     ///
     /// # Errors
-    /// One that is built and does not answer is broken, not missing.
+    /// A peer that is built and does not answer is broken, not missing.
     pub(crate) async fn prepare(&self, wanted: &BTreeSet<&str>) -> Result<(Vec<About>, Vec<Missing>)> {
         let (mut abouts, mut missing) = (Vec::new(), Vec::new());
         let wanted: Vec<&Peer> = self.list.iter().filter(|peer| wanted.contains(peer.system.as_str())).collect();
@@ -138,9 +138,9 @@ impl Peers {
                     missing.extend(of_dir.map(name));
                 }
                 Ok(()) => {
-                    let said = self.ask(dir).await.context(format!("peer {dir}"))?;
+                    let reply = self.ask(dir).await.context(format!("peer {dir}"))?;
                     for peer in of_dir {
-                        abouts.push(peer.about(&said).context(format!("peer {dir}"))?);
+                        abouts.push(peer.about(&reply).context(format!("peer {dir}"))?);
                     }
                 }
             }
@@ -148,14 +148,14 @@ impl Peers {
         Ok((abouts, missing))
     }
 
-    /// The command that starts a worker of this system.
+    /// Returns the command that starts a worker of this system.
     pub(crate) fn worker(&self, system: &str) -> Result<Command> {
         let peer = self.list.iter().find(|peer| peer.system == system);
         let peer = peer.ok_or_else(|| format!("systems.json has no {system}"))?;
         Ok(Command::new(self.root.join(&peer.dir).join("run")))
     }
 
-    /// The inner error is why it cannot be installed here.
+    /// The inner error is the reason why it cannot be installed here.
     async fn build(&self, dir: &str) -> Result<Result<(), String>> {
         let mut build = Command::new(self.root.join(dir).join("build"));
         build.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
@@ -164,26 +164,29 @@ impl Peers {
         if output.status.success() {
             return Ok(Ok(()));
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("its build failed and said nothing");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let why = errors.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("its build failed without output");
         Ok(Err(why.to_owned()))
     }
 
-    async fn ask(&self, dir: &str) -> Result<Said> {
+    async fn ask(&self, dir: &str) -> Result<AboutReply> {
         let mut run = Command::new(self.root.join(dir).join("run"));
         run.arg("--about").stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
-        let output = timeout(ABOUT_LIMIT, run.output()).await.context("it does not say what it is")?;
-        let output = output.context("asking what it is")?;
+        let output = timeout(ABOUT_LIMIT, run.output()).await.context("it did not answer --about")?;
+        let output = output.context("running --about")?;
         let text = String::from_utf8_lossy(&output.stdout);
         let line = text.lines().next().unwrap_or_default();
-        serde_json::from_str(line).context(format!("it says {line:?} of itself"))
+        serde_json::from_str(line).context(format!("--about printed {line:?}"))
     }
 }
 
 impl Peer {
-    fn about(&self, said: &Said) -> Result<About> {
-        let SaidOfOne { version, settings } =
-            said.systems.get(&self.system).ok_or_else(|| format!("it says nothing of {}", self.system))?.clone();
+    fn about(&self, reply: &AboutReply) -> Result<About> {
+        let SystemReply { version, settings } = reply
+            .systems
+            .get(&self.system)
+            .ok_or_else(|| format!("its --about does not contain {}", self.system))?
+            .clone();
         Ok(About {
             system: System::Peer(self.system.clone()),
             class: Some(self.class),

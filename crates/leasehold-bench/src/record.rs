@@ -1,4 +1,4 @@
-//! The lines that a run writes with `--json`, and that a report is made of.
+//! The lines that a run writes with `--json`, from which a report is made.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::scenario::{Case, Scenario};
 use crate::stats::Fairness;
 use crate::system::{Own, System};
 
-/// One line of JSON; `record` says which.
+/// One line of JSON; its field `record` has the kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "kebab-case")]
 pub(crate) enum Record {
@@ -22,7 +22,7 @@ pub(crate) enum Record {
     Verdict(Verdict),
 }
 
-/// Where it was measured, and when.
+/// The machine and the date of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
@@ -32,7 +32,7 @@ pub(crate) struct Machine {
     /// Whether its processors were kept awake.
     #[serde(default)]
     pub(crate) awake: bool,
-    /// By UTC: `2026-11-21`.
+    /// In UTC: `2026-11-21`.
     pub(crate) date: String,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Machine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) system: System,
-    /// `null` where nobody waits.
+    /// `null` if nobody waits.
     pub(crate) class: Option<Class>,
     pub(crate) has: Vec<Has>,
     pub(crate) version: String,
@@ -62,18 +62,18 @@ pub(crate) struct Missing {
     pub(crate) why: String,
 }
 
-/// A run of a peer that ended with an error: from it on the peer has no figures.
+/// A run of a peer that ended with an error: the peer has no figures from then on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Failed {
     pub(crate) system: System,
     #[serde(flatten)]
     pub(crate) case: Case,
-    /// 0 is the sample before the first one.
+    /// 0 is the sample before the first run.
     pub(crate) run: u32,
     pub(crate) why: String,
 }
 
-/// The figures of one run of one system in one case. An op is a pair: lock and unlock, and what is between them; in
+/// The figures of one run of one system in one case. An op is a pair: lock and unlock, with the work between them. In
 /// `leases` it is a lease that is held to the end, in `takeover` one takeover.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Row {
@@ -83,35 +83,38 @@ pub(crate) struct Row {
     pub(crate) run: u32,
     pub(crate) ops: u64,
     pub(crate) ops_per_s: f64,
-    /// From asking to holding, and the same below; in `takeover` from the holder's end on. `null` where nobody asks.
+    /// The time from the request until the client holds, as in the next fields. In `takeover` it counts from the holder's
+    /// end. `null` if nobody requests.
     pub(crate) p50_us: Option<u64>,
     pub(crate) p99_us: Option<u64>,
     pub(crate) p999_us: Option<u64>,
     pub(crate) max_us: Option<u64>,
-    /// A file from before it was counted has none.
+    /// `None` in files that are older than this field.
     #[serde(default)]
     pub(crate) mean_us: Option<f64>,
     /// Over all tasks of all processes.
     pub(crate) fairness: Option<Fairness>,
-    /// The server's own time in commands, those of a section not included.
+    /// The server's own time in commands, without those of a section.
     pub(crate) server_us_per_op: f64,
     /// Scripts.
     pub(crate) server_calls_per_op: f64,
     pub(crate) publishes_per_op: f64,
-    /// Grants that the store made, and how many of them were passed on within a process at least once: where tokens tell.
+    /// The grants that the store made, and how many of them were handed over within a process at least once: only where
+    /// tokens show it.
     pub(crate) store_grants_per_op: Option<f64>,
     pub(crate) local_runs_per_op: Option<f64>,
-    /// Rounds for a grant of a quorum: of Leasehold by its own count, of peers by the servers', which have no percentiles.
+    /// The rounds for a grant of a quorum: Leasehold counts them itself. The rounds of peers are counted by the servers,
+    /// without percentiles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<Attempts>,
-    /// The server's processor time, whatever it was spent on.
+    /// The server's processor time for all its work.
     pub(crate) server_cpu_us_per_op: f64,
     /// The processor time of all worker processes.
     pub(crate) client_cpu_us_per_op: f64,
-    /// The same, as shares of one core over the run.
+    /// The processor times as shares of one core over the run.
     pub(crate) server_core_share: f64,
     pub(crate) client_core_share: f64,
-    /// `null` where nothing was counted.
+    /// `null` if nothing was counted.
     pub(crate) lost_updates: Option<u64>,
     /// `null` except in `leases`.
     pub(crate) lost_leases: Option<u64>,
@@ -127,7 +130,7 @@ pub(crate) struct Attempts {
 }
 
 impl About {
-    /// What a system of this program is.
+    /// Describes a system of this program.
     pub(crate) fn of_own(system: Own) -> Self {
         let (version, settings) = match system {
             Own::S5 => ("-", "SET NX PX and compare-and-delete, a script each; polls every 5 ms; lease 30 s"),
@@ -154,7 +157,7 @@ impl About {
         Self { system: system.into(), class, has: has.to_vec(), version, settings }
     }
 
-    /// How its waiters wait, and what it has: who compares figures compares that as well.
+    /// Returns how its waiters wait, and its properties: a reader who compares figures compares these as well.
     pub(crate) fn kind(&self) -> String {
         let class = self.class.map_or("waits for nobody", Class::words);
         let has: Vec<&str> = self.has.iter().map(|has| has.words()).collect();
@@ -167,7 +170,7 @@ impl Row {
         self.case.scenario
     }
 
-    /// Updates that a lock lost which should lose none. A peer's are its own affair, and stand in its row.
+    /// Returns the updates that were lost by a lock that should lose none. The losses of a peer only appear in its row.
     pub(crate) fn wrongly_lost(&self) -> u64 {
         match &self.system {
             System::Own(Own::None) | System::Peer(_) => 0,
@@ -235,7 +238,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_no_lock_and_what_a_peer_loses_is_no_fault_of_ours() {
+    fn losses_without_a_lock_and_of_peers_are_not_our_fault() {
         for (system, wrong) in [("leasehold", 2), ("floor", 2), ("none", 0), ("redlock", 0)] {
             let row = Row { lost_updates: Some(2), ..row(Scenario::Hot, system, 1) };
             assert_eq!(row.wrongly_lost(), wrong, "{system}");

@@ -1,4 +1,4 @@
-//! What is done with a lock. A scenario knows how many ask for which names, and not how a system answers.
+//! The work with a lock. A scenario knows how many clients use which names, and not how a system answers.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -10,38 +10,38 @@ use crate::worker::{Duty, Names, Span, Spec};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Scenario {
-    /// What does a lock cost that nobody else wants? Each task locks and unlocks its own name.
+    /// The cost of a lock without contention: each task locks and unlocks its own name.
     Uncontended,
-    /// What does a lock cost that everybody wants? All tasks of all processes share one name, with GET and SET of a
-    /// counter inside.
+    /// The cost of a lock under contention: all tasks of all processes share one name, with GET and SET of a counter
+    /// inside.
     Hot,
-    /// What does it cost where all who want it are in one process? With a section that keeps the processor busy, or none.
+    /// The cost of a lock for which only one process contends, with a section that keeps the processor busy, or none.
     HotLocal,
-    /// What does a hand-over cost the server while so many others wait? All of them wait in the store's own queue.
+    /// The cost of a hand-over on the server while this many others wait, all of them in the store's own queue.
     Queue,
-    /// What does it cost to hold very many leases, and do nothing?
+    /// The cost of holding very many leases without other work.
     Leases,
-    /// What does a lock cost the server? Its own time for a pair, on new names and on used ones.
+    /// The cost of a lock on the server: its own time for a pair, on new names and on used ones.
     ServerCost,
-    /// How long does the next one wait when a holder dies, or gives back?
+    /// How long the next client waits when a holder dies or releases.
     Takeover,
-    /// What does a lock of five servers cost that nobody else wants? At hand, and with servers that are some way off.
+    /// The cost of a lock of five servers without contention: with servers nearby, and with delayed ones.
     Quorum,
-    /// What does one cost that everybody wants? As `hot`, but for the counter, which is on a sixth server.
+    /// The cost of a lock of five servers under contention: as `hot`, but the counter is on a sixth server.
     QuorumHot,
 }
 
-/// Which names the tasks lock.
+/// The names that the tasks lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum NameUse {
-    /// Each task its own, again and again.
+    /// Each task has a name of its own for all pairs.
     Own,
-    /// All the same one.
+    /// All tasks have the same name.
     Shared,
-    /// One that was never locked before, for each pair.
+    /// Each pair has a name that was never locked before.
     New,
-    /// One that was locked and given back before, for each pair.
+    /// Each pair has a name that was locked and released before.
     Used,
 }
 
@@ -49,45 +49,45 @@ pub(crate) enum NameUse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ending {
-    /// By SIGKILL: nobody tells anybody.
+    /// By SIGKILL: no message is sent.
     Killed,
-    /// It gives back.
+    /// It releases.
     Released,
 }
 
-/// How much of it makes a run.
+/// The length of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Extent {
-    /// What is done within this time.
+    /// Everything that is done within this time.
     WindowMs(u64),
-    /// So many, however long they take.
+    /// This many pairs, however long they take.
     Pairs(u64),
 }
 
-/// A scenario at one size: what figures of different systems must share to be compared.
+/// A scenario at one size. Figures of different systems are only compared within a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Case {
     pub(crate) scenario: Scenario,
     pub(crate) names: NameUse,
     pub(crate) processes: u32,
-    /// Of each process. In `queue` those who wait behind the holder, in `leases` the leases.
+    /// Tasks of each process. In `queue` the number of waiters behind the holder, in `leases` the number of leases.
     pub(crate) tasks: u32,
-    /// Of each process.
+    /// Threads of each process.
     pub(crate) threads: u32,
-    /// For how long a holder keeps its processor busy (hot-local).
+    /// How long a holder keeps its processor busy (hot-local).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) busy_us: Option<u64>,
-    /// Where it is not everybody's default (leases, takeover).
+    /// The lease, where it is not the default (leases, takeover).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lease_ms: Option<u64>,
     /// How the holder ends (takeover).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ending: Option<Ending>,
-    /// By how much each server's answer is late, give or take a millisecond (quorum).
+    /// The delay of each server's answers, give or take a millisecond (quorum).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) delay_us: Option<u64>,
-    /// What each does elsewhere between two pairs, on average (quorum-hot).
+    /// The average time between two pairs of a process (quorum-hot).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pause_us: Option<u64>,
     pub(crate) extent: Extent,
@@ -106,7 +106,7 @@ impl Scenario {
         Self::QuorumHot,
     ];
 
-    /// Its name in figures and arguments.
+    /// Returns its name in figures and arguments.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Uncontended => "uncontended",
@@ -121,7 +121,7 @@ impl Scenario {
         }
     }
 
-    /// What it asks, in a line.
+    /// Describes it in a line.
     pub(crate) fn question(self) -> &'static str {
         match self {
             Self::Uncontended => "Each task locks and unlocks its own name",
@@ -136,7 +136,7 @@ impl Scenario {
         }
     }
 
-    /// The systems of ours that its bars compare.
+    /// Returns our systems that its bars compare.
     pub(crate) fn systems(self) -> &'static [Own] {
         match self {
             Self::Uncontended | Self::ServerCost => &[Own::S5, Own::Leasehold],
@@ -149,7 +149,7 @@ impl Scenario {
         }
     }
 
-    /// Whether other libraries can do it too: pairs of lock and unlock are what they all have.
+    /// Whether other libraries can run it too: all of them have lock and unlock.
     pub(crate) fn is_for_peers(self) -> bool {
         matches!(self, Self::Uncontended | Self::Hot | Self::ServerCost) || self.is_of_quorum()
     }
@@ -169,7 +169,7 @@ impl Scenario {
         }
     }
 
-    /// How many processes share the lock, where the user says nothing.
+    /// Returns the default number of processes that share the lock.
     pub(crate) fn processes(self) -> &'static [u32] {
         match self {
             Self::Hot => &[2],
@@ -178,12 +178,12 @@ impl Scenario {
         }
     }
 
-    /// Whether it asks for what only Leasehold's own client can say or do.
+    /// Whether it needs a function that only Leasehold's own client has.
     pub(crate) fn is_for_leasehold_only(self) -> bool {
         matches!(self, Self::Queue | Self::Leases | Self::Takeover)
     }
 
-    /// How many tasks a process runs, where the user names none.
+    /// Returns the default number of tasks of a process.
     pub(crate) fn tasks(self) -> &'static [u32] {
         match self {
             Self::Uncontended => &[1, 16, 64, 1000],
@@ -191,13 +191,13 @@ impl Scenario {
             Self::HotLocal => &[1000],
             Self::Queue => &[10, 100, 500, 10_000],
             Self::Leases => &[1_000, 10_000, 100_000],
-            // Enough for the server to find the next command in its buffer: idle wake-ups are no part of a script.
+            // Enough that the server finds the next command in its buffer: idle wake-ups are not part of a script's cost.
             Self::ServerCost => &[64],
             Self::Takeover | Self::Quorum | Self::QuorumHot => &[1],
         }
     }
 
-    /// How many threads a process runs its tasks on, where the user names none.
+    /// Returns the default number of threads of a process.
     pub(crate) fn threads(self) -> u32 {
         match self {
             Self::Uncontended | Self::HotLocal => 2,
@@ -205,13 +205,13 @@ impl Scenario {
         }
     }
 
-    /// How long a run counts, where the user says nothing.
+    /// Returns the default length of a run, in seconds.
     pub(crate) fn seconds(self) -> u64 {
-        // Leases of 10 s: six rounds of them, and eighteen of renewals.
+        // With leases of 10 s, that is six lease times, and eighteen renewals.
         if self == Self::Leases { 60 } else { 3 }
     }
 
-    /// How many runs, where the user says nothing. A minute of leases is many runs in one.
+    /// Returns the default number of runs. A minute of leases is many runs in one.
     pub(crate) fn runs(self) -> u32 {
         if self == Self::Leases { 1 } else { 5 }
     }
@@ -237,7 +237,7 @@ impl NameUse {
 }
 
 impl Extent {
-    /// When a run of `tasks` tasks ends.
+    /// Returns when a run of `tasks` tasks ends.
     fn span(self, tasks: u32, warm_up: impl FnOnce(u64) -> u64) -> Span {
         match self {
             Self::WindowMs(window_ms) => Span::Window { warm_up_ms: warm_up(window_ms), window_ms },
@@ -246,8 +246,9 @@ impl Extent {
     }
 }
 
-/// The part of a run that goes before its window and is not counted: connections, buffers and the allocator find their
-/// size. Longer for a peer, which may be compiled while it runs (one that needs more sees to it before it is ready).
+/// Returns the part of a run before its window, which is not counted: connections, buffers and the allocator reach their
+/// sizes in it. It is longer for a peer, which may be compiled while it runs (one that needs more time takes it before it
+/// is ready).
 fn warm_up_ms(system: &System, window_ms: u64) -> u64 {
     match system {
         System::Own(_) => (window_ms / 4).min(1_000),
@@ -256,8 +257,8 @@ fn warm_up_ms(system: &System, window_ms: u64) -> u64 {
 }
 
 impl Case {
-    /// What each process is told; `nodes` are the servers of a lock of several. `about` makes the names of one run its own,
-    /// so that no run finds what another left.
+    /// Returns the task of each process; `nodes` are the servers of a lock of several. `about` makes the names of one run
+    /// unique, so that no run finds the keys of another.
     pub(crate) fn spec(&self, system: &System, url: &str, nodes: Vec<String>, about: &str) -> Spec {
         let prefix = format!("bench:{about}");
         let names = match self.names {
@@ -287,7 +288,7 @@ impl Case {
         }
     }
 
-    /// The same, too short for figures.
+    /// Returns a case like this, but too short for figures.
     pub(crate) fn sample(&self) -> Self {
         let extent = match self.extent {
             Extent::WindowMs(window_ms) => Extent::WindowMs(window_ms.min(200)),
@@ -300,12 +301,12 @@ impl Case {
         self.lease_ms.unwrap_or(LEASE_MS)
     }
 
-    /// Its title in a table.
+    /// Returns its title in a table.
     pub(crate) fn title(&self) -> String {
         format!("{} · {}", self.scenario.name(), self.size())
     }
 
-    /// Which of the scenario's cases it is.
+    /// Returns which of the scenario's cases it is.
     pub(crate) fn size(&self) -> String {
         let Self { names, processes, tasks, threads, .. } = self;
         let (many_tasks, threads) = (count(*tasks, "task"), count(*threads, "thread"));
@@ -342,7 +343,7 @@ fn count(number: u32, noun: &str) -> String {
     format!("{number} {noun}{ending}")
 }
 
-/// The counter that the section of a shared lock counts up.
+/// Returns the key of the counter in the section of a shared lock.
 pub(crate) fn counter_key(about: &str) -> String {
     format!("bench:{about}:counter")
 }

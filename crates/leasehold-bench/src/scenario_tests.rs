@@ -17,7 +17,7 @@ pub(crate) fn case(scenario: Scenario) -> Case {
 }
 
 #[test]
-fn only_a_lock_that_is_shared_through_the_store_has_a_counter_there() {
+fn only_a_lock_that_is_shared_through_the_store_has_a_counter_in_it() {
     let shared = case(Scenario::Hot).spec(&Own::Floor.into(), "u", vec![], "x");
     assert_eq!(shared.counter.as_deref(), Some("bench:x:counter"));
     assert_eq!(shared.span, Span::Window { warm_up_ms: 750, window_ms: 3_000 });
@@ -29,7 +29,7 @@ fn only_a_lock_that_is_shared_through_the_store_has_a_counter_there() {
 }
 
 #[test]
-fn a_peer_is_told_what_everybody_is_told_and_has_longer_to_warm_up() {
+fn a_peer_gets_the_usual_task_and_a_longer_warm_up() {
     let peer = case(Scenario::Hot).spec(&System::named("redisson"), "u", vec![], "x");
     assert_eq!(peer.span, Span::Window { warm_up_ms: 1_000, window_ms: 3_000 });
     for scenario in Scenario::ALL.into_iter().filter(|scenario| scenario.is_for_peers()) {
@@ -38,7 +38,7 @@ fn a_peer_is_told_what_everybody_is_told_and_has_longer_to_warm_up() {
 }
 
 #[test]
-fn pairs_are_shared_out_and_none_is_lost() {
+fn pairs_are_divided_among_tasks_without_loss() {
     let spec = case(Scenario::ServerCost).spec(&Own::S5.into(), "u", vec![], "x");
     assert_eq!(spec.span, Span::Pairs { each: 13 });
 }

@@ -1,15 +1,15 @@
-//! Medians, ranges and ratios. Pure.
+//! Medians, ranges and ratios. Pure functions.
 //!
-//! A shared machine is not the same machine a minute later. So systems take turns, a ratio is always made of two figures
-//! of the same turn, and only then is the median of the ratios taken: a slow minute hits both sides of a ratio, while the
-//! ratio of two medians may set a quiet minute of one against a busy minute of the other.
+//! A shared machine changes from one minute to the next. So systems take turns, a ratio is always made of two figures of
+//! the same turn, and the median of these ratios is taken. A slow minute affects both sides of such a ratio. The ratio of
+//! two medians could instead compare a quiet minute of one system with a busy minute of the other.
 
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The middle of some figures, and how far they reach.
+/// The median of some figures, and their range.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// `None` where there are no figures, or one that is no number.
+    /// Returns `None` if there are no figures, or if one is not a number.
     pub(crate) fn of(figures: &[f64]) -> Option<Self> {
         if figures.is_empty() || figures.iter().any(|figure| figure.is_nan()) {
             return None;
@@ -34,10 +34,10 @@ impl Spread {
     }
 }
 
-/// One figure per run, by the run's number.
+/// One figure for each run, by the number of the run.
 pub(crate) type ByRun = BTreeMap<u32, f64>;
 
-/// The ratios of the runs that have both figures; a run that lacks one has no ratio.
+/// Returns the ratios of the runs that have both figures; a run that lacks one has no ratio.
 pub(crate) fn paired_ratios(numerator: &ByRun, denominator: &ByRun) -> Vec<f64> {
     let ratio = |(run, over): (&u32, &f64)| Some(over / denominator.get(run).filter(|under| **under > 0.0)?);
     numerator.iter().filter_map(ratio).collect()
@@ -51,7 +51,7 @@ pub(crate) struct Fairness {
 }
 
 impl Fairness {
-    /// `None` where nobody was served at all.
+    /// Returns `None` if no worker was served at all.
     pub(crate) fn of(served: &[u64]) -> Option<Self> {
         let total: u64 = served.iter().sum();
         if total == 0 {
@@ -62,17 +62,17 @@ impl Fairness {
         Some(Self { min: *least as f64 / mean, max: *most as f64 / mean })
     }
 
-    /// How far the worker that is farthest from the mean is from it.
+    /// Returns the largest deviation of a worker from the mean.
     pub(crate) fn worst_deviation(&self) -> f64 {
         (1.0 - self.min).max(self.max - 1.0)
     }
 }
 
-/// The longest wait that is told from a longer one.
+/// The longest wait that is recorded; longer waits count as this one.
 const WAIT_MAX_US: u64 = 120_000_000;
 
-/// Waits in microseconds, exact to one per cent: 20 kB, so that each of a thousand tasks has its own and no lock is shared
-/// between the tasks that are measured.
+/// Waits in microseconds, with a precision of one percent. They take 20 kB, so each of a thousand tasks has its own, and
+/// the measured tasks share no lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Waits(Histogram<u64>);
 
@@ -105,13 +105,13 @@ impl Waits {
         self.0.max()
     }
 
-    /// Exact to one per cent, as they are.
+    /// Returns the mean, with a precision of one percent.
     pub(crate) fn mean_us(&self) -> f64 {
         self.0.mean()
     }
 }
 
-/// Waits on their way from one process to another: (microseconds, how many) of the buckets that are not empty.
+/// Waits in transit from one process to another: (microseconds, count) of the buckets that are not empty.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PackedWaits(Vec<(u64, u64)>);
 
@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn ratios_are_made_within_a_run() {
-        // The machine is ten times slower in the second run; each pair still says 0.9, and medians would not.
+        // The machine is ten times slower in the second run. Each ratio is still 0.9, and the ratio of medians would not
+        // be.
         let slow = ByRun::from([(1, 900.0), (2, 90.0), (3, 900.0)]);
         let fast = ByRun::from([(1, 1000.0), (2, 100.0), (3, 1000.0)]);
         for ratio in paired_ratios(&slow, &fast) {

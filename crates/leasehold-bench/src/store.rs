@@ -1,4 +1,4 @@
-//! The store that is measured: the user's, or a redis-server of this program's own.
+//! The store that is measured: the user's, or a redis-server that this program starts.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use redis::aio::MultiplexedConnection;
 use crate::error::{Context, Result};
 use crate::system;
 
-/// A store, and a connection to ask it what it did.
+/// A store, and a connection for its statistics.
 pub(crate) struct Store {
     url: String,
     control: MultiplexedConnection,
-    /// Ended, by its own process id, when this is dropped.
+    /// It is ended, by its own process ID, when this is dropped.
     own: Option<RedisServer>,
 }
 
 impl Store {
-    /// The given store, or a new server.
+    /// Opens the given store, or starts a server.
     pub(crate) async fn open(given: Option<&str>) -> Result<Self> {
         let (url, own) = match given {
             Some(url) => (url.to_owned(), None),
@@ -34,8 +34,8 @@ impl Store {
         &self.url
     }
 
-    /// Empties the store between runs, so that no system meets another one's keys; but never somebody else's store, where
-    /// what a run leaves ends by itself.
+    /// Empties the store between runs, so that no system finds the keys of another. A given store is never emptied: the
+    /// keys of a run expire there by themselves.
     pub(crate) async fn clear(&mut self) -> Result<()> {
         if self.own.is_none() {
             return Ok(());
@@ -50,12 +50,12 @@ impl Store {
         Ok(count.unwrap_or(0))
     }
 
-    /// Says something that changes nothing, and that a monitor hears.
-    pub(crate) async fn say(&mut self, word: &str) -> Result<()> {
+    /// Sends a command that changes nothing, and that a monitor receives.
+    pub(crate) async fn echo(&mut self, word: &str) -> Result<()> {
         redis::cmd("ECHO").arg(word).exec_async(&mut self.control).await.context("talking to the store")
     }
 
-    /// Its version.
+    /// Returns its version.
     pub(crate) async fn version(&mut self) -> Result<String> {
         let tried = "asking for the server's version";
         let info: String = redis::cmd("INFO").arg("server").query_async(&mut self.control).await.context(tried)?;
@@ -63,22 +63,23 @@ impl Store {
         Ok(version.unwrap_or("unknown").trim_end().to_owned())
     }
 
-    /// What the server has done so far. Differences are taken, and the statistics never reset: they may be somebody's.
+    /// Returns the work of the server so far. Differences are taken, and the statistics are never reset: others may use
+    /// them.
     pub(crate) async fn cost(&mut self) -> Result<Cost> {
         Cost::ask(&mut self.control).await
     }
 }
 
-/// What the server has done.
+/// The work of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// By command. A command that a script calls is counted here, too, and its time in the script's once more.
+    /// By command. A command that a script calls is counted here, too, and its time again in the script's.
     commands: BTreeMap<String, Calls>,
-    /// Processor time of the whole server: commands, and reading and writing the network, which is mostly more.
+    /// Processor time of the whole server: commands, and reading and writing the network, which usually takes more.
     pub(crate) cpu_us: u64,
 }
 
-/// Calls, and the time in them.
+/// The number of calls, and the time in them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
     pub(crate) calls: u64,
@@ -92,7 +93,7 @@ pub(crate) fn is_script(command: &str) -> bool {
 }
 
 impl Cost {
-    /// That of one server.
+    /// Returns the work of one server.
     pub(crate) async fn ask(server: &mut MultiplexedConnection) -> Result<Self> {
         let tried = "reading the server's statistics";
         let mut info = redis::cmd("INFO");
@@ -100,7 +101,7 @@ impl Cost {
         Self::read(&info).context(tried)
     }
 
-    /// That of two servers.
+    /// Returns the sum of the work of two servers.
     pub(crate) fn and(mut self, other: &Self) -> Self {
         for (command, more) in &other.commands {
             let calls = self.commands.entry(command.clone()).or_default();
@@ -134,7 +135,7 @@ impl Cost {
         self.commands.get(command).copied().unwrap_or_default()
     }
 
-    /// All scripts, with what they call.
+    /// Returns the calls of all scripts; their time includes the commands that they call.
     pub(crate) fn scripts(&self) -> Calls {
         let all = SCRIPTS.map(|script| self.of(script));
         Calls { calls: all.iter().map(|one| one.calls).sum(), us: all.iter().map(|one| one.us).sum() }
@@ -163,7 +164,7 @@ mod tests {
         cmdstat_evalsha:calls=12,usec=345,usec_per_call=28.75,rejected_calls=0,failed_calls=0\r\n";
 
     #[test]
-    fn commands_are_told_from_scripts() {
+    fn commands_and_scripts_are_distinguished() {
         let cost = Cost::read(&format!("{CPU}{COMMANDS}")).unwrap();
         assert_eq!(cost.scripts(), Calls { calls: 13, us: 350 });
         assert_eq!(cost.of("set"), Calls { calls: 5, us: 50 });
@@ -171,14 +172,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_before_is_taken_off() {
+    fn earlier_work_is_subtracted() {
         let before = Cost::read(&format!("{CPU}cmdstat_evalsha:calls=2,usec=45\r\n")).unwrap();
         let cost = Cost::read(&format!("{CPU}{COMMANDS}")).unwrap().since(&before);
         assert_eq!((cost.scripts(), cost.cpu_us), (Calls { calls: 11, us: 305 }, 0));
     }
 
     #[test]
-    fn several_servers_have_done_what_each_has() {
+    fn the_work_of_several_servers_is_the_sum() {
         let one = Cost::read(&format!("{CPU}cmdstat_evalsha:calls=2,usec=45\r\n")).unwrap();
         let both = one.and(&Cost::read(&format!("{CPU}{COMMANDS}")).unwrap());
         assert_eq!((both.of("evalsha"), both.of("set").calls), (Calls { calls: 14, us: 390 }, 5));

@@ -6,7 +6,7 @@ use crate::scenario::{Case, Scenario};
 use crate::stats::{Fairness, Spread};
 use crate::system::System;
 
-/// A column: its head, and what it says of the runs of one system.
+/// A column: its heading, and its cell for the runs of one system.
 pub(crate) type Column = (&'static str, fn(&[&Row]) -> String);
 
 const SERVER: Column = ("server µs", |rows| of(rows, 1, |row| Some(row.server_us_per_op)));
@@ -45,7 +45,7 @@ const TAKEOVER: [Column; 2] = [
     ("longest ms", |rows| of(rows, 1, |row| Some(row.max_us? as f64 / 1e3))),
 ];
 
-/// What is worth saying of a scenario.
+/// Returns the columns for a scenario.
 pub(crate) fn columns(scenario: Scenario) -> Vec<Column> {
     let columns: &[&[Column]] = match scenario {
         Scenario::Uncontended => &[&[SPEED], &WAITS, &[SERVER], &CPU],
@@ -61,7 +61,7 @@ pub(crate) fn columns(scenario: Scenario) -> Vec<Column> {
     columns.concat()
 }
 
-/// The rows of each case, those of fewer tasks first, and otherwise in the order in which they came.
+/// Returns the rows of each case. Cases with fewer tasks come first; otherwise their order is kept.
 pub(crate) fn by_case(rows: &[Row]) -> Vec<(&Case, Vec<&Row>)> {
     let mut cases: Vec<(&Case, Vec<&Row>)> = Vec::new();
     for row in rows {
@@ -74,7 +74,7 @@ pub(crate) fn by_case(rows: &[Row]) -> Vec<(&Case, Vec<&Row>)> {
     cases
 }
 
-/// The rows of each system, likewise.
+/// Returns the rows of each system, in the same order.
 pub(crate) fn by_system<'a>(rows: &[&'a Row]) -> Vec<(&'a System, Vec<&'a Row>)> {
     let mut systems: Vec<(&System, Vec<&Row>)> = Vec::new();
     for &row in rows {
@@ -86,7 +86,7 @@ pub(crate) fn by_system<'a>(rows: &[&'a Row]) -> Vec<(&'a System, Vec<&'a Row>)>
     systems
 }
 
-/// The cells of one case: a line of heads, and one for each system.
+/// Returns the cells of one case: a line of headings, and one for each system.
 pub(crate) fn cells(case: &Case, rows: &[&Row]) -> Vec<Vec<String>> {
     let columns = columns(case.scenario);
     let heads = std::iter::once("system").chain(columns.iter().map(|(head, _)| *head)).map(str::to_owned).collect();
@@ -98,7 +98,7 @@ pub(crate) fn cells(case: &Case, rows: &[&Row]) -> Vec<Vec<String>> {
     lines
 }
 
-/// Cases and verdicts, for a terminal.
+/// Formats cases and verdicts for a terminal.
 pub(crate) fn tables(rows: &[Row], verdicts: &[Verdict]) -> String {
     let mut text = String::new();
     for (case, of_case) in by_case(rows) {
@@ -120,13 +120,13 @@ pub(crate) fn sentence(verdict: &Verdict) -> String {
     format!("{word} {}: {}: {} (bar {bar}{by})", system.name(), question(verdict), figure(*spread))
 }
 
-/// What was judged.
+/// Formats the judged comparison.
 pub(crate) fn question(verdict: &Verdict) -> String {
     let Verdict { what, against, .. } = verdict;
     against.as_ref().map_or_else(|| what.clone(), |name| format!("{what}, against {name}"))
 }
 
-/// What came of it: ratios need more digits the smaller they are.
+/// Formats the result: smaller ratios need more digits.
 pub(crate) fn figure(spread: Spread) -> String {
     let digits = if spread.median.abs() >= 0.1 || spread.max == 0.0 { 2 } else { 4 };
     range(Some(spread), digits)
@@ -139,7 +139,7 @@ pub(crate) fn limit(limit: Limit) -> String {
     }
 }
 
-/// What is said of a record as it comes; rows wait for their table.
+/// Formats a record as it comes; rows wait for their table.
 pub(crate) fn line_of(record: &Record) -> String {
     match record {
         Record::Machine(machine) => format!("{machine}, {}\n", machine.date),
@@ -155,7 +155,7 @@ pub(crate) fn line_of(record: &Record) -> String {
     }
 }
 
-/// The first column to the left, the others to the right, each as wide as its widest cell.
+/// Aligns the first column to the left, the others to the right, each as wide as its widest cell.
 fn aligned(lines: &[Vec<String>]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let mut text = String::new();
@@ -221,10 +221,14 @@ mod tests {
 
     #[test]
     fn every_system_says_what_it_has() {
-        let said = |own| line_of(&Record::About(About::of_own(own)));
-        assert!(said(Own::S5).starts_with("s5 -: polls; has exclusion alone: SET NX PX"), "{}", said(Own::S5));
+        let line_of_own = |own| line_of(&Record::About(About::of_own(own)));
+        assert!(
+            line_of_own(Own::S5).starts_with("s5 -: polls; has exclusion alone: SET NX PX"),
+            "{}",
+            line_of_own(Own::S5)
+        );
         for own in [Own::Leasehold, Own::LeaseholdFair] {
-            let line = said(own);
+            let line = line_of_own(own);
             assert!(line.contains(": waits in a queue; token, queue, pushed waits, re-entry: "), "{line}");
         }
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use leasehold::{Error, Inspection, Leasehold};
 use tokio::task::JoinSet;
 
+use crate::args::Ls;
 use crate::exit::{Exit, Failure, is_away};
-use crate::said::Ls;
 use crate::show::{self, Lock};
 use crate::store;
 
@@ -14,23 +14,23 @@ use crate::store;
 /// busy store.
 const AT_ONCE: usize = 64;
 
-pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
+pub(crate) fn run(args: &Ls) -> Result<Exit, Failure> {
     let found = crate::block_on(async {
-        let client = store::connect(&said.store).await?;
-        look(&client, names(&client, said).await?).await
+        let client = store::connect(&args.store).await?;
+        inspect_all(&client, names(&client, args).await?).await
     })?;
     let seen = found.iter().filter_map(|(name, is)| Some((name.as_str(), is.as_ref().ok()?)));
     let locks: Vec<Seen<'_>> =
-        seen.filter(|(_, is)| said.all || is.holder.is_some() || is.waiters > 0 || !is.is_known()).collect();
-    let lines = match said.form.json {
+        seen.filter(|(_, is)| args.all || is.holder.is_some() || is.waiters > 0 || !is.is_known()).collect();
+    let lines = match args.form.json {
         true => locks.iter().map(|(name, is)| show::json(&Lock::new(name, is))).collect::<Result<_, _>>()?,
         false => table(&locks),
     };
     show::print(&lines)?;
     let all_known = locks.iter().all(|(_, is)| is.is_known());
     let mut exit = if all_known { Exit::Done } else { Exit::Failed };
-    if lines.is_empty() && found.values().all(Result::is_ok) && !said.store.quiet && !said.form.json {
-        show::warn(&nothing(said));
+    if lines.is_empty() && found.values().all(Result::is_ok) && !args.store.quiet && !args.form.json {
+        show::warn(&nothing(args));
     }
     for error in found.values().filter_map(|is| is.as_ref().err()) {
         show::warn(&error.to_string());
@@ -40,12 +40,12 @@ pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
 }
 
 /// Returns the message for an empty table.
-fn nothing(said: &Ls) -> String {
-    let which = said
+fn nothing(args: &Ls) -> String {
+    let which = args
         .beginning
         .as_ref()
         .map_or_else(String::new, |beginning| format!(" with a name that starts with \"{}\"", show::plain(beginning)));
-    match said.all {
+    match args.all {
         true => format!("there is no lock{which}"),
         false => format!("no lock{which} is held or waited for"),
     }
@@ -54,9 +54,9 @@ fn nothing(said: &Ls) -> String {
 /// A lock: its name and its state.
 type Seen<'a> = (&'a str, &'a Inspection);
 
-async fn names(client: &Leasehold, said: &Ls) -> Result<Vec<String>, Failure> {
+async fn names(client: &Leasehold, args: &Ls) -> Result<Vec<String>, Failure> {
     let mut names = client.names().await?;
-    if let Some(beginning) = &said.beginning {
+    if let Some(beginning) = &args.beginning {
         names.retain(|name| name.starts_with(beginning));
     }
     Ok(names)
@@ -64,7 +64,10 @@ async fn names(client: &Leasehold, said: &Ls) -> Result<Vec<String>, Failure> {
 
 /// Inspects the locks, many at a time, and returns them in the order of their names. An error of one lock is returned with
 /// its name: the key of another program must not hide all other locks.
-async fn look(client: &Leasehold, names: Vec<String>) -> Result<BTreeMap<String, Result<Inspection, Error>>, Failure> {
+async fn inspect_all(
+    client: &Leasehold,
+    names: Vec<String>,
+) -> Result<BTreeMap<String, Result<Inspection, Error>>, Failure> {
     let mut found = BTreeMap::new();
     let mut asked = JoinSet::new();
     let mut names = names.into_iter();

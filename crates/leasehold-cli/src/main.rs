@@ -1,8 +1,9 @@
 //! The command `leasehold`: runs commands under a lock, lists locks, and shows their holders.
 //!
-//! Each verb has its file. `said.rs` describes the command line. Standard output gets only data: text for people, or JSON
+//! Each verb has its file. `args.rs` describes the command line. Standard output gets only data: text for people, or JSON
 //! for programs with `--json`. Messages go to standard error.
 
+mod args;
 mod exit;
 mod inspect;
 mod ls;
@@ -10,7 +11,6 @@ mod pages;
 mod quorum;
 mod revoke;
 mod run;
-mod said;
 mod show;
 mod store;
 mod tips;
@@ -19,23 +19,23 @@ use std::process::ExitCode;
 
 use tokio::runtime::Runtime;
 
+use crate::args::{Arguments, Verb};
 use crate::exit::Failure;
-use crate::said::{Said, Verb};
 
 fn main() -> ExitCode {
-    let done = match Said::read().map(|said| said.verb) {
+    let done = match Arguments::read().map(|args| args.verb) {
         Err(done) => done,
         // Its exit status is that of its command.
-        Ok(Verb::Run(said)) => return run::run(*said),
-        Ok(Verb::Minder(said)) => return run::mind(&said),
-        Ok(Verb::Interrupt(said)) => return run::interrupt(&said),
+        Ok(Verb::Run(args)) => return run::run(*args),
+        Ok(Verb::Minder(args)) => return run::mind(&args),
+        Ok(Verb::Interrupt(args)) => return run::interrupt(&args),
         Ok(Verb::Place) => return run::hold_place(),
-        Ok(Verb::Inspect(said)) => inspect::run(&said),
-        Ok(Verb::Ls(said)) => ls::run(&said),
-        Ok(Verb::Revoke(said)) => revoke::run(&said),
-        Ok(Verb::Quorum(said)) => quorum::run(&said),
-        Ok(Verb::Completions(said)) => pages::completions(said.shell),
-        Ok(Verb::Man(said)) => pages::man(said.verb.as_deref()),
+        Ok(Verb::Inspect(args)) => inspect::run(&args),
+        Ok(Verb::Ls(args)) => ls::run(&args),
+        Ok(Verb::Revoke(args)) => revoke::run(&args),
+        Ok(Verb::Quorum(args)) => quorum::run(&args),
+        Ok(Verb::Completions(args)) => pages::completions(args.shell),
+        Ok(Verb::Man(args)) => pages::man(args.verb.as_deref()),
     };
     done.unwrap_or_else(|failure| {
         if let Some(message) = failure.message() {

@@ -1,4 +1,4 @@
-//! Completions and manual pages. They are generated from `said.rs`, so that they always match the command line.
+//! Completions and manual pages. They are generated from `args.rs`, so that they always match the command line.
 
 use std::io;
 
@@ -8,8 +8,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
+use crate::args::Arguments;
 use crate::exit::{Exit, Failure};
-use crate::said::Said;
 use crate::show;
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
@@ -42,13 +42,13 @@ pub(crate) fn man(verb: Option<&str>) -> Result<Exit, Failure> {
 
 /// Returns the verbs without the internal ones. (The generators of clap would include hidden verbs.)
 fn verbs() -> impl Iterator<Item = Command> {
-    let verbs: Vec<_> = Said::command().get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
+    let verbs: Vec<_> = Arguments::command().get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
     verbs.into_iter()
 }
 
 /// Returns the whole command with these verbs.
 fn with(verbs: impl Iterator<Item = Command>) -> Command {
-    let whole = Said::command();
+    let whole = Arguments::command();
     Command::new("leasehold")
         .version(env!("CARGO_PKG_VERSION"))
         .about(whole.get_about().cloned().unwrap_or_default())

@@ -5,8 +5,8 @@ use std::time::Duration;
 use leasehold::{Holder, Mutex, Revoked};
 use serde::Serialize;
 
+use crate::args::Revoke;
 use crate::exit::{Exit, Failure};
-use crate::said::Revoke;
 use crate::show::{self, HeldBy};
 use crate::store::{self, Location};
 
@@ -20,56 +20,56 @@ struct Outcome<'a> {
     holder: Option<HeldBy<'a>>,
 }
 
-pub(crate) fn run(said: &Revoke) -> Result<Exit, Failure> {
-    let location = Location::of(&said.store)?;
-    if let Some(notice) = location.notice().filter(|_| !said.store.quiet) {
+pub(crate) fn run(args: &Revoke) -> Result<Exit, Failure> {
+    let location = Location::of(&args.store)?;
+    if let Some(notice) = location.notice().filter(|_| !args.store.quiet) {
         show::warn(&notice);
     }
     let (holder, left) = crate::block_on(async {
         let client = store::connect_to(&location).await?;
-        let mutex = client.mutex(&said.name);
+        let mutex = client.mutex(&args.name);
         let seen = mutex.inspect().await?;
         if !seen.is_known() {
             // The lines of the nodes give the reasons.
-            let lines = [vec![show::sentence(&said.name, &seen)], show::nodes(&seen)].concat();
+            let lines = [vec![show::sentence(&args.name, &seen)], show::nodes(&seen)].concat();
             return Err(Failure::own(lines.join("\n")));
         }
         let holder = seen.holder;
         let left = match &holder {
-            Some(holder) if is_meant(said, holder) => revoke(said, &mutex, holder).await?,
+            Some(holder) if is_meant(args, holder) => revoke(args, &mutex, holder).await?,
             _ => None,
         };
         Ok((holder, left))
     })?;
-    let line = match said.form.json {
+    let line = match args.form.json {
         true => show::json(&Outcome {
-            name: &said.name,
+            name: &args.name,
             is_revoked: left.is_some(),
             ends_within_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
             holder: holder.as_ref().map(HeldBy::new),
         })?,
-        false => sentence(said, holder.as_ref(), left),
+        false => sentence(args, holder.as_ref(), left),
     };
     show::print(&[line])?;
     Ok(if left.is_some() { Exit::Done } else { Exit::Nothing })
 }
 
-fn is_meant(said: &Revoke, holder: &Holder) -> bool {
-    said.token.is_none_or(|token| token == holder.token.get())
+fn is_meant(args: &Revoke, holder: &Holder) -> bool {
+    args.token.is_none_or(|token| token == holder.token.get())
 }
 
 /// Revokes the lease of this holder. Returns for how long it may still hold the lock, or `None` if it no longer does. A
 /// later holder is not affected.
-async fn revoke(said: &Revoke, mutex: &Mutex, holder: &Holder) -> Result<Option<Duration>, Failure> {
-    let grace = if said.now { Duration::ZERO } else { said.grace };
+async fn revoke(args: &Revoke, mutex: &Mutex, holder: &Holder) -> Result<Option<Duration>, Failure> {
+    let grace = if args.now { Duration::ZERO } else { args.grace };
     match mutex.revoke(holder, grace).await? {
         Revoked::Within(left) => Ok(Some(left)),
         Revoked::NotHeld => Ok(None),
     }
 }
 
-fn sentence(said: &Revoke, holder: Option<&Holder>, left: Option<Duration>) -> String {
-    let name = &said.name;
+fn sentence(args: &Revoke, holder: Option<&Holder>, left: Option<Duration>) -> String {
+    let name = &args.name;
     match (holder, left) {
         (Some(holder), Some(left)) if left.is_zero() => {
             format!("{name}: revoked; taken from {} (token {}) at once", show::plain(&holder.label), holder.token)
@@ -78,7 +78,7 @@ fn sentence(said: &Revoke, holder: Option<&Holder>, left: Option<Duration>) -> S
             let (label, left) = (show::plain(&holder.label), left.as_secs_f64());
             format!("{name}: revoked; {label} (token {}) holds it for at most another {left:.1} s", holder.token)
         }
-        (Some(holder), None) if !is_meant(said, holder) => {
+        (Some(holder), None) if !is_meant(args, holder) => {
             format!("{name}: not revoked: it is held with token {}", holder.token)
         }
         (Some(_), None) => format!("{name}: not revoked: it was released in the meantime"),

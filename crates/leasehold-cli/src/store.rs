@@ -8,8 +8,8 @@ use leasehold::seam::Secrets;
 use leasehold::{ErrorKind, Leasehold};
 use nix::unistd::{User, geteuid};
 
+use crate::args;
 use crate::exit::Failure;
-use crate::said;
 
 pub(crate) const VARIABLE: &str = "LEASEHOLD_STORE";
 /// The variables that may hold a password, or its place. The variables that a URL names come in addition.
@@ -67,8 +67,8 @@ impl Location {
     ///
     /// # Errors
     /// If the URL is invalid. The message names its source and does not repeat the URL.
-    pub(crate) fn of(said: &said::Store) -> Result<Self, Failure> {
-        Self::find(said.url.as_deref(), env::var_os(VARIABLE).as_deref())
+    pub(crate) fn of(args: &args::Store) -> Result<Self, Failure> {
+        Self::find(args.url.as_deref(), env::var_os(VARIABLE).as_deref())
     }
 
     fn find(option: Option<&str>, variable: Option<&OsStr>) -> Result<Self, Failure> {
@@ -195,8 +195,8 @@ fn has_user_only(url: &str) -> bool {
 }
 
 /// Connects to the store that the user named.
-pub(crate) async fn connect(said: &said::Store) -> Result<Leasehold, Failure> {
-    connect_to(&Location::of(said)?).await
+pub(crate) async fn connect(args: &args::Store) -> Result<Leasehold, Failure> {
+    connect_to(&Location::of(args)?).await
 }
 
 /// Connects to this store.
@@ -280,10 +280,13 @@ mod tests {
             ("hunter2://host", "unknown store type in the URL: use redis://HOST"),
         ] {
             let refused = of(url).unwrap_err();
-            let said = refused.to_string();
+            let message = refused.to_string();
             let named = format!("invalid --store: {named}");
-            assert!(said.starts_with(&named) && refused.exit == crate::exit::Exit::Usage, "{url:?}: {said}");
-            assert!(!said.contains("hunter") && !said.contains("memory") && said.contains("redis://HOST"), "{said}");
+            assert!(message.starts_with(&named) && refused.exit == crate::exit::Exit::Usage, "{url:?}: {message}");
+            assert!(
+                !message.contains("hunter") && !message.contains("memory") && message.contains("redis://HOST"),
+                "{message}"
+            );
         }
         for scheme in SCHEMES.iter().filter(|scheme| **scheme != "memory") {
             assert_eq!(refused(&format!("{scheme}:/a")), None, "{scheme}: the library has a message for it");

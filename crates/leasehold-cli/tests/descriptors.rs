@@ -1,5 +1,5 @@
-//! `leasehold` with few file descriptors: every verb on every store, under every limit of open files from 3 on. Each verb
-//! succeeds, or ends with 125 and says what to do. It never panics.
+//! `leasehold` with few file descriptors: every verb on every store, with every limit of open files from 3 on. Each verb
+//! succeeds, or ends with 125 and a message with advice. It never panics.
 
 use std::process::{Command, Output, Stdio};
 
@@ -11,7 +11,8 @@ const FEWEST: usize = 3;
 const FULL: usize = 40;
 const ENOUGH: usize = 64;
 
-/// Runs the command with so many descriptors. The shell's own are open when it sets the limit, and it becomes the command.
+/// Runs the command with this limit of descriptors. The shell sets the limit while its own descriptors are open, and then
+/// executes the command.
 fn limited(limit: usize, arguments: &[&str]) -> Output {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh", &limit.to_string()]);
@@ -22,29 +23,30 @@ fn limited(limit: usize, arguments: &[&str]) -> Output {
     shell.output().expect("there is a shell")
 }
 
-/// Asserts that a verb succeeds or says what is missing, under each limit, and that it succeeds under the highest limit.
+/// Asserts that a verb succeeds or reports what is missing, with each limit, and that it succeeds with the highest limit.
 #[track_caller]
-fn does_it_or_says_why(arguments: &[&str], done: i32) {
+fn succeeds_or_explains(arguments: &[&str], done: i32) {
     let mut wrong = Vec::new();
     for limit in (FEWEST..=FULL).chain([ENOUGH]) {
         let output = limited(limit, arguments);
-        let (code, said) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
-        let is_done = code == Some(done) && !said.contains("panicked");
-        let says_why = code == Some(125)
-            && said.starts_with("leasehold: ")
-            && said.contains("ulimit -n")
-            && !said.contains("panicked")
+        let (code, errors) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
+        let is_done = code == Some(done) && !errors.contains("panicked");
+        let explains = code == Some(125)
+            && errors.starts_with("leasehold: ")
+            && errors.contains("ulimit -n")
+            && !errors.contains("panicked")
             && output.stdout.is_empty();
-        // The system's loader found no descriptor for the C library: nothing of ours was started.
-        let is_unloaded = limit <= FEWEST && code == Some(127) && said.contains("error while loading shared libraries");
-        if !is_done && (limit == ENOUGH || !says_why && !is_unloaded) {
-            wrong.push(format!("with {limit} descriptors: status {code:?}, {said:?}"));
+        // The system's loader found no descriptor for the C library: our program was not started.
+        let is_unloaded =
+            limit <= FEWEST && code == Some(127) && errors.contains("error while loading shared libraries");
+        if !is_done && (limit == ENOUGH || !explains && !is_unloaded) {
+            wrong.push(format!("with {limit} descriptors: status {code:?}, {errors:?}"));
         }
     }
     assert!(wrong.is_empty(), "{arguments:?}\n{}", wrong.join("\n"));
 }
 
-/// The verbs that ask a store, and the status of each where there is nothing to find.
+/// The verbs that use a store, and the status of each if no lock exists.
 fn every_verb(store: &str) {
     for (verb, done) in [
         (&["run", "-q", "job", "--store", store, "--", "true"][..], 0),
@@ -53,7 +55,7 @@ fn every_verb(store: &str) {
         (&["ls", "-q", "--store", store], 0),
         (&["revoke", "job", "--store", store], 1),
     ] {
-        does_it_or_says_why(verb, done);
+        succeeds_or_explains(verb, done);
     }
 }
 
@@ -69,12 +71,12 @@ fn on_a_redis() {
     every_verb(&server.url());
 }
 
-/// The name is looked up by the C library, which has descriptors of its own, and does not say what it lacked.
+/// The C library looks up the name. It opens descriptors itself, and does not report when it lacks one.
 #[test]
 fn on_a_redis_that_has_a_name() {
     let server = RedisServer::start();
     let store = server.url().replace("127.0.0.1", "localhost");
-    does_it_or_says_why(&["inspect", "job", "--store", &store], 0);
+    succeeds_or_explains(&["inspect", "job", "--store", &store], 0);
 }
 
 #[test]
@@ -84,26 +86,26 @@ fn with_a_password_in_a_file() {
     let file = dir.path().join("password");
     std::fs::write(&file, "s3same\n").unwrap();
     let store = format!("redis://127.0.0.1:{}?password_file={}", server.port(), file.display());
-    does_it_or_says_why(&["inspect", "job", "--store", &store], 0);
+    succeeds_or_explains(&["inspect", "job", "--store", &store], 0);
 }
 
 #[test]
 fn on_a_quorum() {
     let quorum = Quorum::start(3);
     let store = quorum.url();
-    does_it_or_says_why(&["quorum", "begin", "--store", &store], 0);
+    succeeds_or_explains(&["quorum", "begin", "--store", &store], 0);
     every_verb(&store);
 }
 
 #[test]
 fn without_a_store() {
     for verb in [&["--help"][..], &["--version"], &["run", "--help"], &["man"], &["completions", "bash"]] {
-        does_it_or_says_why(verb, 0);
+        succeeds_or_explains(verb, 0);
     }
 }
 
-/// This host's own store, which is found by looking into files.
+/// This host's own store, whose place is read from files.
 #[test]
 fn on_the_default_store() {
-    does_it_or_says_why(&["inspect", "-q", "no-such-job", "--json"], 0);
+    succeeds_or_explains(&["inspect", "-q", "no-such-job", "--json"], 0);
 }

@@ -1,4 +1,4 @@
-//! `leasehold inspect`, as it is called.
+//! Tests of `leasehold inspect` as a program.
 
 use std::process::{Command, Output};
 
@@ -29,7 +29,7 @@ async fn it_shows_the_holder() {
 }
 
 #[test]
-fn errors_say_what_is_wrong() {
+fn errors_name_the_mistake() {
     for (store, says) in [
         ("redis://:sentinel@127.0.0.1:1", "LEASEHOLD_STORE"),
         ("Memory:a", "inside each program"),
@@ -52,24 +52,24 @@ fn errors_say_what_is_wrong() {
     assert!(!text(&nobody.stderr).contains("sentinel"));
 }
 
-/// The nodes of a new quorum are in quarantine: it is unknown what they may have forgotten.
+/// The nodes of a new quorum are in quarantine: nobody knows what they may have forgotten.
 #[test]
 fn the_holder_is_unknown_while_a_quorum_is_in_quarantine() {
     let quorum = leasehold_testkit::Quorum::start(3);
     let url = quorum.url();
     let seen = leasehold(&["inspect", "stock", "--store", &url]);
-    let (said, code) = (text(&seen.stdout), seen.status.code());
-    let (head, nodes) = said.split_once('\n').expect("lines");
+    let (shown, code) = (text(&seen.stdout), seen.status.code());
+    let (head, nodes) = shown.split_once('\n').expect("lines");
     assert_eq!(
         (head, code),
         ("stock: unknown: too few nodes vote to tell whether it is held; no waiter is known", Some(125))
     );
     for (line, server) in nodes.lines().zip(quorum.servers()) {
-        assert!(line.starts_with(&format!("  127.0.0.1:{}  no ", server.port())), "{said}");
+        assert!(line.starts_with(&format!("  127.0.0.1:{}  no ", server.port())), "{shown}");
     }
-    // A majority is enough to be connected: the third may not be yet.
+    // A majority is enough to connect: the third node may not be connected yet.
     let resting = nodes.matches("no vote: in quarantine for another ").count();
-    assert!(nodes.lines().count() == 3 && resting >= 2, "{said}");
+    assert!(nodes.lines().count() == 3 && resting >= 2, "{shown}");
     let revoked = leasehold(&["revoke", "stock", "--store", &url]);
     assert_eq!((text(&revoked.stdout).as_str(), revoked.status.code()), ("", Some(125)), "{}", text(&revoked.stderr));
     let json = leasehold(&["inspect", "stock", "--json", "--store", &url]);

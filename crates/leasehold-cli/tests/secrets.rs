@@ -1,4 +1,4 @@
-//! Secrets: the ways in which the command gets a password, and that no other program sees it.
+//! Secrets: the ways in which the command gets a password, and the proof that no other program sees it.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -19,16 +19,16 @@ fn command(store: Option<&str>) -> Command {
 }
 
 #[track_caller]
-fn said(output: &Output) -> String {
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(!said.contains(SENTINEL), "{said}");
-    said
+fn output_of(output: &Output) -> String {
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!text.contains(SENTINEL), "{text}");
+    text
 }
 
 #[track_caller]
 fn assert_works(command: &mut Command) {
     let output = command.output().expect("it runs");
-    assert_eq!((said(&output).as_str(), output.status.code()), ("stock: free; nobody waits\n", Some(0)));
+    assert_eq!((output_of(&output).as_str(), output.status.code()), ("stock: free; nobody waits\n", Some(0)));
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn a_password_comes_by_file_or_environment() {
         assert_works(command(Some(&by_environment)).env("SECRET_OF_THE_TEST", SENTINEL));
         let output = command(Some(&by_environment)).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2));
-        assert!(said(&output).contains("SECRET_OF_THE_TEST"));
+        assert!(output_of(&output).contains("SECRET_OF_THE_TEST"));
     }
     assert_works(command(None).env("LEASEHOLD_STORE", server.url()));
 }
 
-/// Not on the command line, and the ways that work are named.
+/// A password on the command line is refused, and the error names the ways that work.
 #[test]
 fn a_password_on_the_command_line_is_refused() {
     for store in [
@@ -62,9 +62,9 @@ fn a_password_on_the_command_line_is_refused() {
     ] {
         let output = command(Some(&store)).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2));
-        let said = said(&output);
+        let text = output_of(&output);
         for way in ["LEASEHOLD_STORE", "?password_file=", "?password_env="] {
-            assert!(said.contains(way), "{way} is not named: {said}");
+            assert!(text.contains(way), "{way} is not named: {text}");
         }
     }
 }
@@ -75,7 +75,7 @@ fn the_command_line_of_a_running_command_has_no_password() {
     let server = RedisServer::builder().password(SENTINEL).start();
     let file = server.dir().join("password");
     std::fs::write(&file, SENTINEL).expect("written");
-    // It waits for a server that stands still.
+    // It waits for a stopped server.
     server.stop();
     let by_file = format!("redis://127.0.0.1:{}?password_file={}", server.port(), file.display());
     let by_environment = format!("redis://127.0.0.1:{}?password_env=SECRET_OF_THE_TEST", server.port());
@@ -102,7 +102,7 @@ impl Drop for Running {
     }
 }
 
-/// By the system's own authorities, which this variable names: nothing in the URL.
+/// With the system's own authorities, which this variable names: the URL names none.
 #[test]
 fn the_authorities_of_the_system() {
     let server = RedisServer::start_tls();
@@ -113,5 +113,5 @@ fn the_authorities_of_the_system() {
     std::fs::write(&other, Authority::new("Somebody else").pem()).expect("written");
     let output = command(Some(&url)).env("SSL_CERT_FILE", other).output().expect("it runs");
     assert_eq!(output.status.code(), Some(125));
-    assert!(said(&output).contains("?ca="));
+    assert!(output_of(&output).contains("?ca="));
 }

@@ -19,7 +19,7 @@ mod verdict;
 const LONG: Duration = Duration::from_secs(120);
 const PIECES: u64 = 300;
 
-/// The example. `cargo test` has built it, unless told to build this test alone: then it is built here.
+/// Returns the example. `cargo test` has built it, unless it builds only this test: then this function builds it.
 fn example() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -38,7 +38,8 @@ fn example() -> &'static Path {
     })
 }
 
-/// Whether the program is not older than any of its sources, which cargo lists beside it: an old one would be tested.
+/// Whether the program is newer than all its sources, which cargo lists beside it. Otherwise an old program would be
+/// tested.
 fn is_fresh(program: &Path) -> bool {
     let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified()).ok();
     let (Some(built), Ok(list)) = (changed(program), fs::read_to_string(program.with_extension("d"))) else {
@@ -114,7 +115,7 @@ fn every_mode(place: &[&str]) {
 
     let paused = with(&["--pause"]);
     assert_eq!((paused.status, paused.verdict()), (Some(0), "no fence"), "{}", paused.shown);
-    // The worker that was stopped puts everything back but the one that it sells.
+    // The stopped worker puts back every piece except the one that it sells.
     assert_eq!((paused.figure("sold"), paused.figure("left"), paused.figure("outlived")), (2 * PIECES, 0, 1));
     assert!(paused.figure("stopped_ms") >= 900, "a lease is 1 s: {}", paused.shown);
 
@@ -126,7 +127,7 @@ fn every_mode(place: &[&str]) {
 #[test]
 fn embedded() {
     every_mode(&[]);
-    // Between its requests every worker gives way, so that this needs no window and no luck.
+    // Between its requests every worker yields, so this needs neither a window nor luck.
     let none = run(&["--lock", "none"]);
     assert_eq!((none.verdict(), none.figure("window_us")), ("no lock", 0), "{}", none.shown);
 }
@@ -135,7 +136,7 @@ fn embedded() {
 fn on_redis() {
     let server = RedisServer::start();
     every_mode(&["--store", &server.url()]);
-    // What is left goes by itself.
+    // Remaining keys expire by themselves.
     let Value::Array(keys) = server.command(&["KEYS", "*"]) else { panic!("KEYS answers an array") };
     for key in &keys {
         let ttl_ms = server.command(&["PTTL", key.text().unwrap()]).int().unwrap();
@@ -144,7 +145,7 @@ fn on_redis() {
 }
 
 #[test]
-fn the_words_say_what_happened() {
+fn messages_describe_the_result() {
     let words = |arguments: &[&str]| {
         let output = output(command(&[&["--pieces", "50"], arguments].concat()).spawn().unwrap());
         String::from_utf8(output.stdout).unwrap()
@@ -161,7 +162,7 @@ fn the_words_say_what_happened() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     for (arguments, says) in [
         (&["--workers", "0"][..], "0 is not in"),
         (&["--processes", "0"], "0 is not in"),
@@ -185,7 +186,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_store_that_is_not_there_is_told() {
+fn an_absent_store_is_reported() {
     let nobody = free_port();
     let run = run(&["--store", &format!("redis://127.0.0.1:{}", nobody.number())]);
     assert_eq!(run.status, Some(1), "{}", run.shown);
@@ -220,7 +221,7 @@ fn an_interrupt_ends_it_with_the_books_balanced() {
 }
 
 #[test]
-fn so_does_what_service_managers_send() {
+fn the_signal_of_service_managers_ends_it_too() {
     ends_with_the_books_balanced(Signal::TERM);
 }
 
@@ -234,7 +235,7 @@ fn ends_with_the_books_balanced(signal: Signal) {
     let sold_some = || stock_key().is_some_and(|key| server.command(&["GET", &key]).int().is_some_and(|n| n < 999_990));
     wait_until("some are sold", LONG, sold_some);
     let ttl = stock_key().and_then(|key| server.command(&["TTL", &key]).int());
-    assert!(ttl.is_some_and(|seconds| seconds > 0), "who is killed now leaves the stock there for ever: {ttl:?}");
+    assert!(ttl.is_some_and(|seconds| seconds > 0), "a killed run would leave the stock for ever: {ttl:?}");
     interrupt(&child, signal);
     let run = finish(child);
     assert_eq!((run.status, run.verdict()), (Some(130), "sound"), "{}", run.shown);
@@ -247,7 +248,7 @@ fn ends_with_the_books_balanced(signal: Signal) {
 #[test]
 fn an_interrupt_ends_a_process_that_is_stopped() {
     let server = RedisServer::start();
-    // Nobody else gets the lock within ten minutes.
+    // No other client gets the lock within ten minutes.
     let arguments = ["--pause", "--lease", "600s", "--store", &server.url()];
     let child = command(&[&ENDLESS[..], &arguments].concat()).spawn().unwrap();
     let (manager, mut stopped) = (child.id(), None);
@@ -263,7 +264,7 @@ fn an_interrupt_ends_a_process_that_is_stopped() {
 
 #[cfg(target_os = "linux")]
 fn children_of(pid: u32) -> Vec<u32> {
-    // Of every thread: which one started a process is the program's own affair.
+    // Of every thread: any thread of the program may have started a process.
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()

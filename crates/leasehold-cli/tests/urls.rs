@@ -1,4 +1,4 @@
-//! Bad store URLs: each message names where the URL comes from and what is wrong with it. It does not repeat the URL.
+//! Bad store URLs: each message names the source of the URL and the mistake. It does not repeat the URL.
 
 use std::process::{Command, Output};
 
@@ -52,7 +52,7 @@ fn errors_name_the_source_of_a_bad_url() {
     );
 }
 
-/// The option wins, and so it is the option that is named.
+/// The option has priority, so the error names the option.
 #[test]
 fn errors_name_the_option_if_both_are_set() {
     assert_refused(&leasehold(&["ls", "--store", "bogus"], Some("redis://127.0.0.1:1")), "invalid --store: ");

@@ -1,4 +1,4 @@
-//! `leasehold ls`, `revoke`, `completions` and `man`, as they are called.
+//! Tests of `leasehold ls`, `revoke`, `completions` and `man` as programs.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[track_caller]
-fn told(arguments: &[&str], status: i32) -> String {
+fn stdout_of(arguments: &[&str], status: i32) -> String {
     let output = leasehold(arguments);
     assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", text(&output.stderr));
     text(&output.stdout)
@@ -43,23 +43,23 @@ async fn ls_lists_what_is_held_or_waited_for() {
     let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
     let b = client.mutex("b").lock().await.unwrap();
     let _a = client.mutex("a {lock}").lock().await.unwrap();
-    let table = told(&["ls", "--store", &url], 0);
+    let table = stdout_of(&["ls", "--store", &url], 0);
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines.len(), 3, "{table}");
     assert!(lines[0].starts_with("TOKEN") && lines[0].ends_with("NAME"), "{table}");
     assert!(lines[1].ends_with("host/job  a {lock}") && lines[2].starts_with(&b.token().to_string()), "{table}");
     let token = b.token().get();
     assert_eq!(b.release().await.unwrap(), leasehold::Released::Released);
-    let held = json(&told(&["ls", "--json", "--store", &url], 0));
+    let held = json(&stdout_of(&["ls", "--json", "--store", &url], 0));
     assert_eq!(held.len(), 1, "the free one is left out: {held:?}");
     assert_eq!((&held[0]["name"], &held[0]["state"]), (&"a {lock}".into(), &"held".into()));
-    let all = json(&told(&["ls", "--json", "--all", "--store", &url], 0));
+    let all = json(&stdout_of(&["ls", "--json", "--all", "--store", &url], 0));
     assert_eq!((all.len(), &all[1]["state"], &all[1]["holder"]), (2, &"free".into(), &Value::Null));
-    assert_eq!(told(&["ls", "b", "--store", &url], 0), "", "none that begin so");
-    assert_eq!(json(&told(&["ls", "--all", "b", "--json", "--store", &url], 0)).len(), 1);
-    let free = json(&told(&["inspect", "b", "--json", "--store", &url], 0));
+    assert_eq!(stdout_of(&["ls", "b", "--store", &url], 0), "", "no name begins like this");
+    assert_eq!(json(&stdout_of(&["ls", "--all", "b", "--json", "--store", &url], 0)).len(), 1);
+    let free = json(&stdout_of(&["inspect", "b", "--json", "--store", &url], 0));
     assert_eq!(free, [serde_json::json!({"name": "b", "state": "free", "holder": null, "waiters": 0})]);
-    let held = &json(&told(&["inspect", "a {lock}", "--json", "--store", &url], 0))[0]["holder"];
+    let held = &json(&stdout_of(&["inspect", "a {lock}", "--json", "--store", &url], 0))[0]["holder"];
     assert!(held["token"].as_u64().unwrap() > token && held["label"] == "host/job", "{held}");
     let since = held["held_since"].as_str().unwrap();
     // The fixture's clock is that of the server.
@@ -76,14 +76,14 @@ async fn ls_lists_the_rest_where_one_is_somebody_elses() {
     let _z = client.mutex("z").lock().await.unwrap();
     server.command(&["SET", "lh1:{foo}", "x"]);
     let output = leasehold(&["ls", "--store", &url]);
-    let (table, said) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(125), "{table}{said}");
+    let (table, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(125), "{table}{errors}");
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains("  a\n") && table.ends_with("  z\n"), "{table}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("leasehold: cannot inspect \"foo\": ") && said.contains("lh1:{foo}"), "{said}");
-    assert_eq!(json(&told(&["ls", "--json", "--store", &url], 125)).len(), 2);
-    assert_eq!(json(&told(&["ls", "a", "--json", "--store", &url], 0)).len(), 1, "nobody asked for that one");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    assert!(errors.starts_with("leasehold: cannot inspect \"foo\": ") && errors.contains("lh1:{foo}"), "{errors}");
+    assert_eq!(json(&stdout_of(&["ls", "--json", "--store", &url], 125)).len(), 2);
+    assert_eq!(json(&stdout_of(&["ls", "a", "--json", "--store", &url], 0)).len(), 1, "the broken one is not listed");
 }
 
 /// `leasehold ls | head -1`.
@@ -123,11 +123,11 @@ async fn what_cannot_be_written_is_an_error_of_every_verb() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
         let output = command.args(&arguments).env_remove("LEASEHOLD_STORE").stdout(full).output().unwrap();
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {said}");
+        let errors = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {errors}");
         assert!(
-            said.starts_with("leasehold: ") && said.contains("cannot write to standard output"),
-            "{arguments:?}: {said}"
+            errors.starts_with("leasehold: ") && errors.contains("cannot write to standard output"),
+            "{arguments:?}: {errors}"
         );
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -164,33 +164,33 @@ fn a_full_standard_error_changes_no_exit_status() {
 async fn revoke_affects_only_the_named_token() {
     let server = RedisServer::start();
     let url = server.url();
-    assert_eq!(told(&["revoke", "a", "--store", &url], 1), "a: free; nothing to revoke\n");
+    assert_eq!(stdout_of(&["revoke", "a", "--store", &url], 1), "a: free; nothing to revoke\n");
     let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
     let token = guard.token().to_string();
-    let other = told(&["revoke", "a", "--token", "17", "--store", &url], 1);
+    let other = stdout_of(&["revoke", "a", "--token", "17", "--store", &url], 1);
     assert_eq!(other, format!("a: not revoked: it is held with token {token}\n"));
     assert!(guard.is_valid());
-    let done = told(&["revoke", "a", "--token", &token, "--grace", "4s", "--store", &url], 0);
+    let done = stdout_of(&["revoke", "a", "--token", &token, "--grace", "4s", "--store", &url], 0);
     assert_eq!(done, format!("a: revoked; host/job (token {token}) holds it for at most another 4.0 s\n"));
     let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
     assert_eq!(lost.map(|lost| lost.reason()), Ok(LostReason::Revoked));
-    let marked = &json(&told(&["ls", "--json", "--store", &url], 0))[0];
+    let marked = &json(&stdout_of(&["ls", "--json", "--store", &url], 0))[0];
     assert_eq!(marked["state"], "revoked");
-    let done = &json(&told(&["revoke", "a", "--now", "--json", "--store", &url], 0))[0];
+    let done = &json(&stdout_of(&["revoke", "a", "--now", "--json", "--store", &url], 0))[0];
     assert_eq!((&done["is_revoked"], &done["ends_within_ms"]), (&true.into(), &0.into()), "{done}");
-    let free = &json(&told(&["revoke", "a", "--json", "--store", &url], 1))[0];
+    let free = &json(&stdout_of(&["revoke", "a", "--json", "--store", &url], 1))[0];
     assert_eq!((&free["is_revoked"], &free["holder"]), (&false.into(), &Value::Null), "{free}");
 }
 
 #[test]
 fn an_invalid_token_gets_an_explanation() {
     let output = leasehold(&["revoke", "a", "--token", "abc", "--store", "redis://127.0.0.1:1"]);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{errors}");
     assert!(
-        said.contains("'--token <N>': expected a token: the number of a grant, which 'leasehold inspect' shows"),
-        "{said}"
+        errors.contains("'--token <N>': expected a token: the number of a grant, which 'leasehold inspect' shows"),
+        "{errors}"
     );
 }
 
@@ -217,7 +217,7 @@ fn verbs_of_other_programs_get_a_tip() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     for wrong in [
         &["revoke", "a", "--grace", "3"][..],
         &["revoke", "a", "--grace", "6s", "--store", "redis://127.0.0.1:1"],
@@ -256,9 +256,9 @@ fn only_a_quorum_is_begun() {
 fn a_quorum_that_was_begun_locks_at_once() {
     let quorum = Quorum::start(3);
     let url = quorum.url();
-    assert_eq!(told(&["quorum", "begin", "--store", &url], 0), "initialized: the nodes vote from now on\n");
-    told(&["run", "a", "--no-wait", "--store", &url, "--", "true"], 0);
-    let inspected = told(&["inspect", "a", "--store", &url], 0);
+    assert_eq!(stdout_of(&["quorum", "begin", "--store", &url], 0), "initialized: the nodes vote from now on\n");
+    stdout_of(&["run", "a", "--no-wait", "--store", &url, "--", "true"], 0);
+    let inspected = stdout_of(&["inspect", "a", "--store", &url], 0);
     let lines: Vec<&str> = inspected.lines().collect();
     assert_eq!((lines[0], lines.len()), ("a: free; nobody waits", 4), "{inspected}");
     let is_node = |(line, server): (&&str, &RedisServer)| *line == format!("  127.0.0.1:{}  free", server.port());
@@ -270,13 +270,13 @@ fn a_quorum_that_was_begun_locks_at_once() {
 async fn a_quorum_that_somebody_holds_is_begun_by_force_only() {
     let quorum = Quorum::start(3);
     let url = quorum.url();
-    told(&["quorum", "begin", "--store", &url], 0);
+    stdout_of(&["quorum", "begin", "--store", &url], 0);
     let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
     let guard = client.mutex("stock").lock().await.unwrap();
     let begun = std::time::Instant::now();
     let knows = |server: &RedisServer| server.command(&["EXISTS", "lq1:{stock}"]) == leasehold_testkit::Value::Int(1);
     while !quorum.servers().iter().all(knows) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it has the votes of all in the end");
+        assert!(begun.elapsed() < Duration::from_secs(20), "in the end it has the votes of all nodes");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     quorum.servers()[..2].iter().for_each(RedisServer::restart);
@@ -284,13 +284,13 @@ async fn a_quorum_that_somebody_holds_is_begun_by_force_only() {
     assert_eq!(busy.status.code(), Some(125), "{}", text(&busy.stderr));
     assert!(!text(&busy.stderr).contains("quorum begin"), "{}", text(&busy.stderr));
     let refused = leasehold(&["quorum", "begin", "--store", &url]);
-    let said = text(&refused.stderr);
-    assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(125), String::new()), "{said}");
+    let errors = text(&refused.stderr);
+    assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(125), String::new()), "{errors}");
     let third = format!("\"stock\" is held by host/job (127.0.0.1:{})", quorum.server(2).port());
-    assert!(said.starts_with("leasehold: ") && said.contains(&third) && said.contains("--force"), "{said}");
+    assert!(errors.starts_with("leasehold: ") && errors.contains(&third) && errors.contains("--force"), "{errors}");
     assert!(guard.is_valid());
-    told(&["quorum", "begin", "--force", "--store", &url], 0);
-    told(&["run", "other", "--no-wait", "--store", &url, "--", "true"], 0);
+    stdout_of(&["quorum", "begin", "--force", "--store", &url], 0);
+    stdout_of(&["run", "other", "--no-wait", "--store", &url, "--", "true"], 0);
     drop(guard);
 }
 
@@ -299,32 +299,32 @@ const VERBS: [&str; 7] = ["run", "inspect", "ls", "revoke", "quorum", "completio
 #[test]
 fn completions_know_every_verb_and_no_hidden_one() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
-        let page = told(&["completions", shell], 0);
+        let page = stdout_of(&["completions", shell], 0);
         assert!(VERBS.iter().all(|verb| page.contains(verb)), "{shell}");
         assert!(!page.contains("minder") && !page.contains("process group for"), "{shell} offers a hidden verb");
     }
-    let bash = told(&["completions", "bash"], 0);
+    let bash = stdout_of(&["completions", "bash"], 0);
     assert!(
         bash.contains("opts=\"-h -V --help --version run inspect ls revoke quorum completions man help\""),
         "{bash}"
     );
     assert!(bash.contains("opts=\"-h --help run inspect ls revoke quorum completions man\""), "of man: {bash}");
-    assert!(told(&["completions", "zsh"], 0).contains("_cmdambivalent"), "what run runs is a command");
+    assert!(stdout_of(&["completions", "zsh"], 0).contains("_cmdambivalent"), "what run runs is a command");
 }
 
 #[test]
 fn manual_pages_have_sections_and_are_of_this_version() {
-    let page = told(&["man"], 0);
+    let page = stdout_of(&["man"], 0);
     let named = |verb: &&str| page.contains(&format!("leasehold\\-{verb}(1)"));
     assert!(VERBS.iter().all(named) && !named(&"help") && !named(&"minder"), "{page}");
     for arguments in [vec!["man"]].into_iter().chain(VERBS.map(|verb| vec!["man", verb])) {
-        let page = told(&arguments, 0);
+        let page = stdout_of(&arguments, 0);
         assert!(page.contains(concat!(" \"leasehold ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
         assert!(page.contains(".SH EXAMPLES\n.nf\n  ") && !page.contains("EXTRA"), "{arguments:?}: {page}");
     }
     for verb in ["run", "inspect", "ls", "revoke", "quorum"] {
-        assert!(told(&["man", verb], 0).contains(".SH \"EXIT STATUS\"\n"), "{verb}");
+        assert!(stdout_of(&["man", verb], 0).contains(".SH \"EXIT STATUS\"\n"), "{verb}");
     }
-    let run = told(&["man", "run"], 0);
+    let run = stdout_of(&["man", "run"], 0);
     assert!(run.contains("\\fBleasehold run\\fR [OPTIONS] <NAME> \\-\\- <CMD>..."), "{run}");
 }

@@ -1,11 +1,11 @@
 /*
  * skewclock: a preloaded shim that moves the wall clock of one process, at any time and at once.
  *
- * Leases on Redis are counted on the server's wall clock. Whether a lock survives a clock that somebody sets can only be
- * tested by setting it, and a test must not set the machine's. So the server alone is started with LD_PRELOAD naming
- * this library and SKEW_FILE naming a file of eight bytes: a signed number of microseconds, in the machine's byte order,
- * that is added to every reading of the wall clock. The file is mapped, so that a test which writes it is heeded by the
- * next reading, with no signal and no restart.
+ * Leases on Redis are counted on the server's wall clock. A test must set that clock to show that a lock survives it,
+ * and must not set the machine's. So the server alone is started with LD_PRELOAD naming this library and SKEW_FILE
+ * naming a file of eight bytes: a signed number of microseconds, in the machine's byte order, that is added to every
+ * reading of the wall clock. The file is mapped: the next reading uses the number that a test has written, with no
+ * signal and no restart.
  *
  * Only the wall clock moves: gettimeofday, time and the two CLOCK_REALTIME clocks. The monotonic clocks stay true, as
  * they do when an operator sets the time; timers that are counted on them go on undisturbed.
@@ -29,7 +29,7 @@ _Static_assert(sizeof(time_t) == 8 && sizeof(long) == 8, "skewclock knows the 64
 #define NS_PER_S INT64_C(1000000000)
 #define NS_PER_US INT64_C(1000)
 
-/* Clocks are read before constructors run, and by processes that were given no file: until then the skew is zero. */
+/* Clocks are read before constructors run, and by processes without a file: until then the skew is zero. */
 static const int64_t no_skew_us = 0;
 static const int64_t *skew_us = &no_skew_us;
 

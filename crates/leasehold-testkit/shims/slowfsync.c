@@ -1,11 +1,12 @@
 /*
  * slowfsync: a preloaded shim that makes every fsync of one process slower, from any time on and at once.
  *
- * What a server has acknowledged and not yet flushed is lost with its machine; and with `appendfsync everysec` also with
- * its process: while a flush is slow the write itself is put off. On a fast disk that is a window of microseconds, which
- * no test hits. So the server is started with LD_PRELOAD naming this library and SLOW_FSYNC_FILE naming a file of eight
- * bytes: a signed number of microseconds, in the machine's byte order, by which every flush takes longer. The file is
- * mapped: who writes it is heeded by the next flush, with no signal and no restart.
+ * Writes that a server has acknowledged and not yet flushed are lost with its machine. With `appendfsync everysec` they
+ * are also lost with its process: while a flush is slow, the write itself is delayed. On a fast disk that is a window
+ * of microseconds, which no test hits. So the server is started with LD_PRELOAD naming this library and SLOW_FSYNC_FILE
+ * naming a file of eight bytes: a signed number of microseconds, in the machine's byte order, by which every flush
+ * takes longer. The file is mapped: the next flush uses the number that a test has written, with no signal and no
+ * restart.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,11 +1,11 @@
-//! Certificates for tests, made anew each time: good ones, and ones with a flaw.
+//! Generates new certificates for each test: valid ones, and ones with a flaw.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, date_time_ymd,
 };
 
-/// Who signs.
+/// A certificate authority.
 pub struct Authority {
     certificate: String,
     issuer: Issuer<'static, KeyPair>,
@@ -20,7 +20,7 @@ pub struct Identity {
     pub key: String,
 }
 
-// The key of a test is no secret; it would fill a screen.
+// The key of a test is no secret. It is left out because it would fill a screen.
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Identity").finish_non_exhaustive()
@@ -28,7 +28,7 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Authority {
-    /// A new one, which nobody trusts yet.
+    /// Creates an authority that nobody trusts yet.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let mut params = params(name, &[]);
@@ -39,19 +39,19 @@ impl Authority {
         Self { certificate, issuer: Issuer::new(params, key) }
     }
 
-    /// Its certificate, in PEM: what a client names to trust it.
+    /// Returns its certificate in PEM, for a client that is to trust the authority.
     #[must_use]
     pub fn pem(&self) -> String {
         self.certificate.clone()
     }
 
-    /// A server of these names and addresses.
+    /// Issues a server certificate for these names and addresses.
     #[must_use]
     pub fn server(&self, hosts: &[&str]) -> Identity {
         self.sign(&server(hosts))
     }
 
-    /// The same, of a year that is over.
+    /// Issues a server certificate that has expired.
     #[must_use]
     pub fn expired_server(&self, hosts: &[&str]) -> Identity {
         let mut params = server(hosts);
@@ -59,7 +59,7 @@ impl Authority {
         self.sign(&params)
     }
 
-    /// The same, of a year that is to come.
+    /// Issues a server certificate that is not yet valid.
     #[must_use]
     pub fn future_server(&self, hosts: &[&str]) -> Identity {
         let mut params = server(hosts);
@@ -67,13 +67,13 @@ impl Authority {
         self.sign(&params)
     }
 
-    /// A client.
+    /// Issues a client certificate.
     #[must_use]
     pub fn client(&self) -> Identity {
         self.sign(&client())
     }
 
-    /// A client, of a year that is over.
+    /// Issues a client certificate that has expired.
     #[must_use]
     pub fn expired_client(&self) -> Identity {
         let mut params = client();
@@ -88,7 +88,7 @@ impl Authority {
     }
 }
 
-/// A server that signs itself.
+/// Creates a self-signed server certificate.
 #[must_use]
 pub fn self_signed(hosts: &[&str]) -> Identity {
     let key = new_key();

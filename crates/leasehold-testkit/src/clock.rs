@@ -1,19 +1,20 @@
-//! Time for tests: a clock that all processes of a machine share, and waiting that ends.
+//! Time for tests: a clock that all processes of a machine share, and waits with a time limit.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The machine's time since it was started, in microseconds: the same in every process, set by nobody, and running while
-/// the machine sleeps. Histories of several processes are put in order by it.
+/// Returns the time since the machine was started, in microseconds. All processes read the same value, nobody can set it,
+/// and it runs while the machine sleeps. It orders the histories of several processes.
 #[cfg(target_os = "linux")]
 #[must_use]
 pub fn boottime_us() -> u64 {
     micros(ClockId::Boottime)
 }
 
-/// The machine's time since it was started, in microseconds. This system's clock stands still while the machine sleeps.
+/// Returns the time since the machine was started, in microseconds. On this system the clock stops while the machine
+/// sleeps.
 #[cfg(not(target_os = "linux"))]
 #[must_use]
 pub fn boottime_us() -> u64 {
@@ -29,15 +30,15 @@ fn micros(clock: ClockId) -> u64 {
 
 const POLL: Duration = Duration::from_millis(2);
 
-/// Waits until `done` says so. For what sends no event of its own (the state of a server); never instead of one.
+/// Polls until `done` returns true. Use it only for things that send no event of their own (the state of a server).
 ///
 /// # Panics
-/// When `within` has passed, naming `what` was awaited.
+/// If `done` is still false after `within`. The message names `what` was awaited.
 #[track_caller]
 pub fn wait_until(what: &str, within: Duration, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     loop {
-        // The clock is read before the look: a look that began in time counts, however long the machine kept us waiting.
+        // The clock is read before the poll: a poll that began in time counts, however late the machine runs us.
         let late = started.elapsed() >= within;
         if done() {
             return;
@@ -52,16 +53,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_goes_forward() {
+    fn the_clock_never_goes_back() {
         let before = boottime_us();
         thread::sleep(Duration::from_millis(3));
         assert!(boottime_us() - before >= 3_000);
     }
 
     #[test]
-    fn waiting_ends_when_it_is_done() {
+    fn wait_ends_when_the_condition_holds() {
         let mut looks = 0;
-        wait_until("the third look", Duration::from_secs(10), || {
+        wait_until("the third poll", Duration::from_secs(10), || {
             looks += 1;
             looks == 3
         });
@@ -70,7 +71,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "in vain until pigs fly")]
-    fn waiting_in_vain_says_for_what() {
+    fn failed_wait_names_its_condition() {
         wait_until("pigs fly", Duration::from_millis(10), || false);
     }
 }

@@ -8,7 +8,7 @@ use leasehold::NodeView;
 use leasehold::seam::{Address, Fault, Inbox, Link, Pending, Progress, Real, Socket, World};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 
-/// Makes a [`Link`] of a [`ForwardLink`], and a [`World`] of a [`ForwardWorld`].
+/// Turns a [`ForwardLink`] into a [`Link`], and a [`ForwardWorld`] into a [`World`].
 pub struct Forward<T>(pub T);
 
 /// A link that forwards every call to [`ForwardLink::link`] by default.

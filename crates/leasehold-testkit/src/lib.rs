@@ -1,25 +1,27 @@
 //! Real servers, faults and checks for Leasehold's tests.
 //!
-//! Nothing here knows the crate under test, but for the conformance suite, the times, the front, the voters and the
+//! Nothing here depends on the crate under test, except the conformance suite, the times, the front, the voters and the
 //! forwarders. A tour:
 //!
-//! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
-//!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
-//! - [`Quorum`] is several of them that know nothing of each other, each with a proxy in front.
-//! - [`certificates`] makes authorities, servers and clients for TLS, and ones that nobody should believe.
-//! - [`FaultProxy`] stands in front of a server and loses, delays, holds, refuses and garbles: this reply, that script,
-//!   the next three messages. Every fault is counted, so that a test can assert that it happened.
-//! - [`Front`](front::Front) is a server of our own that says to the byte what Redis says: for simulated networks, and for
-//!   servers that lie from their fifth answer on.
-//! - [`voters`] are nodes of a quorum in this process, which die, stand still and forget as a test says.
+//! - [`RedisServer`] is a real `redis-server` that belongs to the test. It can be killed, frozen and restarted. If it is
+//!   started with [`skew`](server::Builder::skew), its wall clock can be moved.
+//! - [`Quorum`] is several servers that do not know each other, each with a proxy in front.
+//! - [`certificates`] creates authorities, servers and clients for TLS, and certificates that must be refused.
+//! - [`FaultProxy`] stands in front of a server and loses, delays, holds, refuses and garbles chosen requests, replies
+//!   and messages. It counts every fault, so that a test can assert that the fault happened.
+//! - [`Front`](front::Front) is a server of our own that answers exactly the bytes that Redis answers. It serves
+//!   simulated networks, and stands for servers that answer wrongly from the fifth reply on.
+//! - [`voters`] are nodes of a quorum in this process. A test makes them die, stop and lose their memory.
 //! - [`forward`] has links and worlds that forward every call that a test does not override.
-//! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
-//! - [`Recorder`] takes down what clients did and were told, [`check`] judges it: tokens, exclusion, order, registers.
-//! - [`Coverage`] adds up over many runs what happened in them, and names what never did.
-//! - [`Registers`] are what a lock protects: one that refuses old tokens, and one that shows what it costs to have none.
-//! - [`conformance`] is the suite that every store passes: its cells come from enums, and are counted.
-//! - [`times`] measures each public call in every place where it can be made, against its documented bound.
-//! - [`free_port`], [`boottime_us`] and [`wait_until`] are what such tests otherwise write anew, and wrongly.
+//! - [`Resp`] is a small blocking client. It examines a server independently of the code under test.
+//! - [`Recorder`] records what clients did and which replies they got; [`check`] judges the record: tokens, exclusion,
+//!   order, registers.
+//! - [`Coverage`] sums over many runs what happened in them, and names what never happened.
+//! - [`Registers`] are resources that a lock protects: one refuses old tokens, and one shows the damage when nothing
+//!   does.
+//! - [`conformance`] is the suite that every store passes. Its cells come from enums and are counted.
+//! - [`times`] measures each public call, from every kind of caller, against its documented bound.
+//! - [`free_port`], [`boottime_us`] and [`wait_until`] are helpers that tests would otherwise write again, with bugs.
 //!
 //! ```
 //! use leasehold_testkit::{RedisServer, Value};
@@ -30,7 +32,7 @@
 //! assert_eq!(server.command(&["GET", "k"]), Value::Nil);
 //! ```
 
-/// An enum, and the list of its variants: there is no other way to be a dimension of a suite.
+/// Declares an enum together with the list of its variants. Every dimension of a suite is declared by it.
 macro_rules! dimension {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident),+ $(,)? }) => {
         $(#[$meta])*
@@ -38,7 +40,7 @@ macro_rules! dimension {
         pub enum $name { $($(#[$doc])* $variant),+ }
 
         impl $name {
-            /// Every one of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
         }
     };

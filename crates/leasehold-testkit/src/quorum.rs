@@ -1,4 +1,4 @@
-//! Several servers that know nothing of each other, for a lock that a majority of them decides.
+//! Several servers that do not know each other, for a lock that a majority of them decides.
 //!
 //! ```
 //! use leasehold_testkit::Quorum;
@@ -14,18 +14,18 @@ use std::time::Duration;
 use crate::proxy::FaultProxy;
 use crate::server::{self, RedisServer};
 
-/// Independent servers, each with a proxy in front of it. Whoever does not want that goes by [`url`](Quorum::url).
+/// Independent servers, each with a proxy in front of it. [`url`](Quorum::url) bypasses the proxies.
 ///
-/// A node that nobody has seen before may have forgotten something, and rests: a test of locks begins the quorum first.
+/// A new node may have forgotten something, and is in quarantine: a test of locks first runs `quorum::begin`.
 #[derive(Debug)]
 pub struct Quorum {
-    // Before the servers: what goes through them is cut while those still stand.
+    // Before the servers: the connections through the proxies are cut while the servers still run.
     proxies: Vec<FaultProxy>,
     servers: Vec<RedisServer>,
     max_lease: Option<Duration>,
 }
 
-/// What a [`Quorum`] is to be like.
+/// The configuration of a [`Quorum`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     nodes: usize,
@@ -34,14 +34,14 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// What each of the servers is to be like.
+    /// Sets the configuration of each server.
     #[must_use]
     pub fn each(mut self, server: server::Builder) -> Self {
         self.each = server;
         self
     }
 
-    /// The longest lease, which the URLs name. Without this they name none.
+    /// Sets the longest lease, which the URLs then contain. By default they contain none.
     #[must_use]
     pub const fn max_lease(mut self, max_lease: Duration) -> Self {
         self.max_lease = Some(max_lease);
@@ -51,7 +51,7 @@ impl Builder {
     /// Starts the servers, and waits until all of them answer.
     ///
     /// # Panics
-    /// As [`server::Builder::start`].
+    /// Like [`server::Builder::start`].
     #[must_use]
     #[track_caller]
     pub fn start(self) -> Quorum {
@@ -62,26 +62,26 @@ impl Builder {
 }
 
 impl Quorum {
-    /// So many servers without persistence.
+    /// Starts this many servers without persistence.
     #[must_use]
     #[track_caller]
     pub fn start(nodes: usize) -> Self {
         Self::builder(nodes).start()
     }
 
-    /// What else they can be like.
+    /// Returns a builder for other configurations.
     #[must_use]
     pub fn builder(nodes: usize) -> Builder {
         Builder { nodes, each: RedisServer::builder(), max_lease: None }
     }
 
-    /// Its URL.
+    /// Returns its URL.
     #[must_use]
     pub fn url(&self) -> String {
         self.of(&self.urls())
     }
 
-    /// Its URL, by the proxies.
+    /// Returns its URL through the proxies.
     #[must_use]
     pub fn url_by_proxy(&self) -> String {
         let by_proxy = |(server, proxy): (&RedisServer, &FaultProxy)| {
@@ -92,44 +92,44 @@ impl Quorum {
         self.of(&self.servers.iter().zip(&self.proxies).map(by_proxy).collect::<Vec<_>>())
     }
 
-    /// The URL of each server, for one who looks at it alone.
+    /// Returns the URL of each server by itself.
     #[must_use]
     pub fn urls(&self) -> Vec<String> {
         self.servers.iter().map(RedisServer::url).collect()
     }
 
-    /// One of the servers, from 0 on.
+    /// Returns one of the servers, counted from 0.
     #[must_use]
     #[track_caller]
     pub fn server(&self, at: usize) -> &RedisServer {
         &self.servers[at]
     }
 
-    /// All of them.
+    /// Returns all servers.
     #[must_use]
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// The proxy in front of a server.
+    /// Returns the proxy in front of a server.
     #[must_use]
     #[track_caller]
     pub fn proxy(&self, at: usize) -> &FaultProxy {
         &self.proxies[at]
     }
 
-    /// All of them.
+    /// Returns all proxies.
     #[must_use]
     pub fn proxies(&self) -> &[FaultProxy] {
         &self.proxies
     }
 
-    /// Each server with its proxy, for one who has a use of his own for them. The URLs are asked for before.
+    /// Returns each server with its proxy, for a test that manages them itself. Ask for the URLs before.
     pub fn into_nodes(self) -> impl Iterator<Item = (RedisServer, FaultProxy)> {
         self.servers.into_iter().zip(self.proxies)
     }
 
-    /// The URL of a quorum of these.
+    /// Returns the URL of a quorum of these.
     fn of(&self, nodes: &[String]) -> String {
         let nodes = nodes.iter().map(|node| format!("node={}", node.replace('&', "%26")));
         let max_lease = self.max_lease.map(|max_lease| format!("max_lease={}ms", max_lease.as_millis()));

@@ -1,17 +1,17 @@
-//! Random choices that a seed repeats (SplitMix64: one addition and three mixing steps a number).
+//! Pseudorandom choices that a seed reproduces (SplitMix64: one addition and three mixing steps a number).
 
-/// A row of numbers that depends on its seed alone.
+/// A sequence of numbers that depends on its seed alone.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The row of this seed.
+    /// Starts the sequence of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -20,44 +20,44 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`.
+    /// Returns a number below `end`.
     ///
     /// # Panics
-    /// When there is none: `end` is 0.
+    /// If `end` is 0: no number is below it.
     pub fn below(&mut self, end: u64) -> u64 {
         self.number() % end
     }
 
-    /// A number from `first` to `last`, both included.
+    /// Returns a number from `first` to `last`, both included.
     pub fn within(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
 
-    /// A place in something of this length.
+    /// Returns an index into a sequence of this length.
     ///
     /// # Panics
-    /// When there is none: the length is 0.
+    /// If the length is 0.
     pub fn index(&mut self, len: usize) -> usize {
         usize::try_from(self.below(len as u64)).expect("below a length")
     }
 
-    /// Whether it happens, `percent` times in a hundred.
+    /// Returns true `percent` times in a hundred.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Returns one of these.
     ///
     /// # Panics
-    /// When there are none.
+    /// If there are none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.index(from.len())]
     }
 
-    /// One of these, each as often as its weight says.
+    /// Returns one of these, each as often as its weight demands.
     ///
     /// # Panics
-    /// When there are none, or none that weighs anything.
+    /// If there are none, or if all weights are 0.
     pub fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
         let mut at = self.below(from.iter().map(|(weight, _)| weight).sum());
         for &(weight, one) in from {
@@ -69,7 +69,7 @@ impl Random {
         unreachable!("the number is below the sum of the weights")
     }
 
-    /// Puts these into any order.
+    /// Shuffles these.
     pub fn shuffle<T>(&mut self, all: &mut [T]) {
         for end in (1..all.len()).rev() {
             all.swap(end, self.index(end + 1));

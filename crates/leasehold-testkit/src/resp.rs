@@ -1,5 +1,5 @@
-//! Redis' wire format (RESP), as much of it as tests need: reading values of both versions, writing commands, and a small
-//! blocking client, so that a test looks at a server with other eyes than those of the crate under test.
+//! Redis' wire format (RESP), as much of it as tests need: it reads values of both versions, writes commands, and has a
+//! small blocking client, so that a test can examine a server independently of the crate under test.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -113,7 +113,7 @@ fn value(bytes: &[u8], at: &mut usize, depth: usize) -> Result<Option<Value>, Ga
         b'*' | b'~' => items(bytes, at, number(rest)?, depth, Value::Array),
         b'%' => items(bytes, at, number(rest)?.saturating_mul(2), depth, Value::Array),
         b'>' => items(bytes, at, number(rest)?, depth, Value::Push),
-        // An attribute says something about the value after it, which is the answer.
+        // An attribute describes the value after it, and that value is the answer.
         b'|' => match items(bytes, at, number(rest)?.saturating_mul(2), depth, Value::Array)? {
             Some(_) => value(bytes, at, depth),
             None => Ok(None),
@@ -154,7 +154,7 @@ fn items(
     Ok(Some(make(items)))
 }
 
-/// A command, as it is written to a server.
+/// Formats a command for a server.
 #[must_use]
 pub fn encode<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", arguments.len()).into_bytes();
@@ -167,7 +167,7 @@ pub fn encode<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
     out
 }
 
-/// A blocking connection to a server, for a test's own looks at it.
+/// A blocking connection to a server, by which a test examines it.
 #[derive(Debug)]
 pub struct Resp {
     stream: TcpStream,
@@ -177,17 +177,17 @@ pub struct Resp {
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Resp {
-    /// Connects to a port of this machine. Every read and write is given ten seconds.
+    /// Connects to a port of this machine. The timeout of every read and write is ten seconds.
     ///
     /// # Panics
-    /// When nothing listens there; [`Resp::try_connect`] says so instead.
+    /// If nothing listens there. [`Resp::try_connect`] returns an error instead.
     #[must_use]
     #[track_caller]
     pub fn connect(port: u16) -> Self {
         Self::try_connect(port, PATIENCE).unwrap_or_else(|e| panic!("no connection to 127.0.0.1:{port}: {e}"))
     }
 
-    /// Connects, and gives that and every later read and write so long.
+    /// Connects. `patience` is the timeout of the connection and of every later read and write.
     pub fn try_connect(port: u16, patience: Duration) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), patience)?;
         stream.set_nodelay(true)?;
@@ -196,7 +196,7 @@ impl Resp {
         Ok(resp)
     }
 
-    /// How long later reads and writes are given.
+    /// Sets the timeout of later reads and writes.
     pub fn set_patience(&self, patience: Duration) -> io::Result<()> {
         self.stream.set_read_timeout(Some(patience))?;
         self.stream.set_write_timeout(Some(patience))
@@ -205,7 +205,7 @@ impl Resp {
     /// Sends a command and returns the answer. An error that the server answers is a value.
     ///
     /// # Panics
-    /// When the connection fails or the answer takes too long; [`Resp::try_command`] says so instead.
+    /// If the connection fails or the answer takes too long. [`Resp::try_command`] returns an error instead.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Value {
         self.try_command(arguments).unwrap_or_else(|e| {
@@ -225,7 +225,7 @@ impl Resp {
         self.stream.write_all(&encode(arguments))
     }
 
-    /// The next value that the server sends: an answer, or a message.
+    /// Returns the next value that the server sends: an answer, or a message.
     pub fn receive(&mut self) -> io::Result<Value> {
         loop {
             if let Some((value, len)) = Value::parse(&self.unread).map_err(io::Error::other)? {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_are_read() {
+    fn both_versions_are_parsed() {
         assert_eq!(whole("+OK\r\n"), Value::Status("OK".into()));
         assert_eq!(whole("-ERR no\r\n"), Value::Error("ERR no".into()));
         assert_eq!(whole(":-7\r\n"), Value::Int(-7));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn every_beginning_of_a_value_waits_for_the_rest() {
+    fn an_incomplete_value_is_not_parsed() {
         let text = b"*3\r\n$3\r\nSET\r\n%1\r\n+k\r\n>1\r\n:1\r\n|1\r\n+a\r\n+b\r\n$0\r\n\r\n";
         for len in 0..text.len() {
             assert_eq!(Value::parse(&text[..len]), Ok(None), "{len} bytes");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_resp_is_refused() {
+    fn bytes_that_are_not_resp_are_refused() {
         for text in
             ["hello\r\n", "\r\n", ":x\r\n", "$1\r\nabc\r\n", "$9223372036854775807\r\n", &"*1\r\n".repeat(DEPTH + 1)]
         {

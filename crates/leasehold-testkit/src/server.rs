@@ -1,15 +1,15 @@
-//! Real redis-servers, one for each test that wants one.
+//! Real redis-servers, one for each test that needs one.
 //!
-//! A test that passes because no server was there proves nothing, so a missing `redis-server` is a failure that says how
-//! to install it, never a skip. Each server has a [port](crate::port), a directory and a process of its own; it is ended
-//! by process id, and always by SIGKILL: what a test wants of a server's end is a crash.
+//! A test that passes because no server was there proves nothing. So a missing `redis-server` is a failure with
+//! instructions to install it, never a skip. Each server has its own [port](crate::port), directory and process. The
+//! server is ended by process ID, and always by SIGKILL: tests need a server's end to be a crash.
 //!
-//! # Who ends the server when the test cannot?
+//! # How is the server ended if the test cannot do it?
 //!
-//! Dropping [`RedisServer`] does, also while a test panics. A test process that is killed or aborts drops nothing; so
-//! beside each server sits a watchdog, a shell that reads from a pipe whose other end only the test process holds, and
-//! that kills the server and removes its directory when the pipe breaks. The watchdog is a process group of its own, so
-//! that Ctrl-C does not end it before its work is done.
+//! Dropping [`RedisServer`] ends it, also while a test panics. A test process that is killed or aborted drops nothing. So
+//! each server has a watchdog: a shell that reads from a pipe whose other end only the test process holds. When the pipe
+//! breaks, the watchdog kills the server and removes its directory. The watchdog is a process group of its own, so that
+//! Ctrl-C does not end it before its work is done.
 
 mod ordeals;
 mod process;
@@ -37,10 +37,10 @@ use tls::Tls;
 /// How long a server may take until it answers. It takes some 20 ms; a busy machine takes longer.
 const READY: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(3);
-/// How many ports are tried. A port that is reserved here can still be taken by a program that knows nothing of that.
+/// How many ports are tried. A program that ignores our reservations can still take a reserved port.
 const STARTS: usize = 5;
 
-/// A redis-server of one's own, on 127.0.0.1.
+/// A redis-server of the test's own, on 127.0.0.1.
 #[derive(Debug)]
 pub struct RedisServer {
     port: Port,
@@ -48,14 +48,14 @@ pub struct RedisServer {
     settings: Builder,
     skew: Option<Shim>,
     slow_fsync: Option<Shim>,
-    /// Whether it was a replica and is none any more.
+    /// Whether it was a replica and has been promoted.
     is_promoted: AtomicBool,
     process: Mutex<Option<Process>>,
-    // Last: the directory goes when the process is gone.
+    // Last: the directory is removed when the process has ended.
     dir: TempDir,
 }
 
-/// What a [`RedisServer`] is to be like.
+/// The configuration of a [`RedisServer`].
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     config: Vec<(String, String)>,
@@ -67,47 +67,47 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A line of the configuration: any directive that `redis-server` knows.
+    /// Adds a line of the configuration: any directive that `redis-server` knows.
     #[must_use]
     pub fn config(mut self, directive: &str, value: &str) -> Self {
         self.config.push((directive.into(), value.into()));
         self
     }
 
-    /// With an append-only file, flushed as `fsync` says: `always`, `everysec` or `no`.
+    /// Uses an append-only file, with this `appendfsync`: `always`, `everysec` or `no`.
     #[must_use]
     pub fn appendonly(self, fsync: &str) -> Self {
         self.config("appendonly", "yes").config("appendfsync", fsync)
     }
 
-    /// Behind a password, which the server's [`url`](RedisServer::url) then contains.
+    /// Requires a password, which the server's [`url`](RedisServer::url) then contains.
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// With so many bytes of memory, and an error for whoever wants more.
+    /// Limits its memory to this many bytes. A command that needs more gets an error.
     #[must_use]
     pub fn maxmemory(self, bytes: u64) -> Self {
         self.config("maxmemory", &bytes.to_string()).config("maxmemory-policy", "noeviction")
     }
 
-    /// As a replica. It has started when it is in step with its primary.
+    /// Starts it as a replica. It has started when it is in sync with its primary.
     #[must_use]
     pub fn replica_of(mut self, primary: &RedisServer) -> Self {
         self.primary = Some((primary.port(), primary.settings.password.clone()));
         self
     }
 
-    /// With a wall clock of its own, which [`RedisServer::shift_clock`] moves.
+    /// Gives it a wall clock of its own, which [`RedisServer::shift_clock`] moves.
     #[must_use]
     pub fn skew(mut self) -> Self {
         self.skew = true;
         self
     }
 
-    /// With a disk that [`RedisServer::set_slow_fsync`] makes slow.
+    /// Gives it a disk that [`RedisServer::set_slow_fsync`] makes slow.
     #[must_use]
     pub fn slow_fsync(mut self) -> Self {
         self.slow_fsync = true;
@@ -117,7 +117,7 @@ impl Builder {
     /// Starts the server and waits until it answers.
     ///
     /// # Panics
-    /// When there is no `redis-server`, or it does not start: the message has the end of its log.
+    /// If there is no `redis-server`, or if it does not start: the message has the end of its log.
     #[must_use]
     #[track_caller]
     pub fn start(self) -> RedisServer {
@@ -148,27 +148,27 @@ enum NotStarted {
 }
 
 impl RedisServer {
-    /// A server without persistence, password or bound on its memory.
+    /// Starts a server without persistence, password or limit of its memory.
     #[must_use]
     #[track_caller]
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// What else a server can be like.
+    /// Returns a builder for other configurations.
     #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
 
-    /// Its port on 127.0.0.1: the same for as long as this lives, over [`kill`](Self::kill) and
+    /// Returns its port on 127.0.0.1, which stays the same for as long as this lives, over [`kill`](Self::kill) and
     /// [`restart`](Self::restart).
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Its URL.
+    /// Returns its URL.
     #[must_use]
     pub fn url(&self) -> String {
         match &self.settings.password {
@@ -177,7 +177,7 @@ impl RedisServer {
         }
     }
 
-    /// Its process id.
+    /// Returns its process ID.
     ///
     /// # Panics
     /// While it is killed.
@@ -187,7 +187,7 @@ impl RedisServer {
         self.process().as_ref().expect("the server was killed and not restarted").server.id()
     }
 
-    /// A connection to it, with the password given.
+    /// Opens a connection to it, and sends the password if there is one.
     #[must_use]
     #[track_caller]
     pub fn resp(&self) -> Resp {
@@ -198,13 +198,13 @@ impl RedisServer {
         resp
     }
 
-    /// One command on a connection of its own.
+    /// Runs one command on a connection of its own.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Value {
         self.resp().command(arguments)
     }
 
-    /// Kills it, and returns when it is gone. What it had not yet written is lost.
+    /// Kills it, and returns when its process has ended. Data that it has not written yet is lost.
     pub fn kill(&self) {
         drop(self.process().take());
     }
@@ -212,7 +212,7 @@ impl RedisServer {
     /// Kills it if it runs, and starts it again on the same port: empty, unless it persists.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[track_caller]
     pub fn restart(&self) {
         self.kill();
@@ -223,24 +223,24 @@ impl RedisServer {
         }
     }
 
-    /// Freezes it (SIGSTOP), and returns when it stands still: connections stay open, and nothing is answered.
+    /// Stops it (SIGSTOP), and returns when it has stopped: connections stay open, and nothing is answered.
     #[track_caller]
     pub fn stop(&self) {
         self.signal(Signal::STOP);
-        // The signal is only on its way when `kill` returns. NOWAIT leaves an exit for `Child::wait`.
+        // When `kill` returns, the signal may not be delivered yet. NOWAIT leaves an exit for `Child::wait`.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         let status = waitid(WaitId::Pid(self.rustix_pid()), options).expect("the server is our child");
         assert!(status.is_some_and(|status| status.stopped()), "redis-server ended by itself:\n{}", self.log_end());
     }
 
-    /// Lets it go on (SIGCONT) after [`stop`](Self::stop).
+    /// Continues it (SIGCONT) after [`stop`](Self::stop).
     #[track_caller]
     pub fn cont(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Sets its wall clock to so many microseconds before (negative) or after the machine's. Replaces an earlier shift;
-    /// heeded at once, and kept over a restart.
+    /// Sets its wall clock to this many microseconds before (negative) or after the machine's. It replaces an earlier
+    /// shift, takes effect at once, and is kept over a restart.
     ///
     /// # Panics
     /// If it was started without [`Builder::skew`].
@@ -249,7 +249,7 @@ impl RedisServer {
         self.skewed().set_micros(micros);
     }
 
-    /// How many microseconds its wall clock is ahead of the machine's.
+    /// Returns how many microseconds its wall clock is ahead of the machine's.
     ///
     /// # Panics
     /// If it was started without [`Builder::skew`].
@@ -259,13 +259,13 @@ impl RedisServer {
         self.skewed().micros()
     }
 
-    /// Its working directory, with its log and what it persists.
+    /// Returns its working directory, with its log and its persisted data.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     #[must_use]
     pub fn log_end(&self) -> String {
         let log = fs::read(self.dir().join("redis.log")).unwrap_or_default();
@@ -288,13 +288,13 @@ impl RedisServer {
         Pid::from_raw(pid).expect("the process id of a child is not 0")
     }
 
-    /// A test that panicked while it held this has left nothing half done: the process is there, or it is not.
+    /// A test that panicked while it held this lock has left nothing half done: the process is there, or it is not.
     fn process(&self) -> MutexGuard<'_, Option<Process>> {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn launch(&self) -> Result<(), NotStarted> {
-        // A log of its own for each start: the address that an earlier start found taken is not this one's trouble.
+        // Each start has its own log: an address that was in use at an earlier start must not count for this one.
         File::create(self.dir().join("redis.log")).expect("our temporary directory can be written");
         let mut process = Process::start(&mut self.arguments(), self.dir());
         self.await_answer(&mut process)?;
@@ -313,9 +313,9 @@ impl RedisServer {
         set("save", "");
         set("daemonize", "no");
         set("logfile", "redis.log");
-        // More than the kernel's default is refused with a warning in each log.
+        // A value above the kernel's default would be refused with a warning in each log.
         set("tcp-backlog", "128");
-        // A replica that joins is served at once, not after the five seconds in which others might join too.
+        // A joining replica is served at once, not after the five seconds in which others might join too.
         set("repl-diskless-sync-delay", "0");
         if let Some(password) = &self.settings.password {
             set("requirepass", password);
@@ -341,10 +341,10 @@ impl RedisServer {
         let deadline = Instant::now() + READY;
         loop {
             let late = Instant::now() >= deadline;
-            match self.look(process.server.id()) {
-                Ok(Look::Ready) => return Ok(()),
-                Ok(Look::Stranger) => return Err(NotStarted::PortTaken),
-                Ok(Look::Loading) | Err(_) => {}
+            match self.probe(process.server.id()) {
+                Ok(Probe::Ready) => return Ok(()),
+                Ok(Probe::Stranger) => return Err(NotStarted::PortTaken),
+                Ok(Probe::Loading) | Err(_) => {}
             }
             if let Some(status) = process.server.try_wait().expect("the server is our child") {
                 let log = self.log_end();
@@ -360,8 +360,8 @@ impl RedisServer {
         }
     }
 
-    /// Whether our server answers at our port: another one may have been faster, and would answer just as well.
-    fn look(&self, pid: u32) -> io::Result<Look> {
+    /// Checks that our server answers at our port: another one may have been faster, and would answer just as well.
+    fn probe(&self, pid: u32) -> io::Result<Probe> {
         let mut resp = Resp::try_connect(self.port(), Duration::from_secs(1))?;
         if let Some(password) = &self.settings.password {
             resp.try_command(&["AUTH", password])?;
@@ -369,23 +369,23 @@ impl RedisServer {
         let ours = format!("process_id:{pid}\r\n");
         match resp.try_command(&["INFO", "server"])? {
             Value::Bulk(info) if String::from_utf8_lossy(&info).contains(&ours) => {}
-            _ => return Ok(Look::Stranger),
+            _ => return Ok(Probe::Stranger),
         }
         if matches!(resp.try_command(&["PING"])?, Value::Error(error) if error.starts_with("LOADING")) {
-            return Ok(Look::Loading);
+            return Ok(Probe::Loading);
         }
         if self.follows() {
             let info = resp.try_command(&["INFO", "replication"])?;
             return Ok(match info.text().is_some_and(|text| text.contains("master_link_status:up")) {
-                true => Look::Ready,
-                false => Look::Loading,
+                true => Probe::Ready,
+                false => Probe::Loading,
             });
         }
-        Ok(Look::Ready)
+        Ok(Probe::Ready)
     }
 }
 
-enum Look {
+enum Probe {
     Ready,
     Loading,
     Stranger,

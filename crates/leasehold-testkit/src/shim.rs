@@ -1,5 +1,5 @@
-//! Preloaded libraries that change one system call of one process: compiled where they are needed, each heeding a number
-//! in a file.
+//! Preloaded libraries that change one system call of one process. They are compiled when needed, and each reads a number
+//! from a file.
 //!
 //! - `shims/skewclock.c` moves a server's wall clock: see [`Builder::skew`](crate::server::Builder::skew).
 //! - `shims/slowfsync.c` makes its disk slow: see [`Builder::slow_fsync`](crate::server::Builder::slow_fsync).
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// Which shim.
+/// The kind of shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     SkewClock,
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// The variable that names the file.
+    /// Returns the environment variable that names the file.
     fn variable(self) -> &'static str {
         match self {
             Self::SkewClock => "SKEW_FILE",
@@ -40,15 +40,15 @@ impl Kind {
         }
     }
 
-    /// The shim's bytes, compiled once in this process. They are kept in memory, not in a file with a name that another
-    /// user of the machine could have taken before.
+    /// Returns the shim's bytes, compiled once in this process. They are kept in memory, not in a file with a name that
+    /// another user of the machine could have taken before.
     fn compiled(self) -> &'static [u8] {
         static SHIMS: [OnceLock<Vec<u8>>; 2] = [OnceLock::new(), OnceLock::new()];
         SHIMS[self as usize].get_or_init(|| compile(self))
     }
 }
 
-/// The shim of one server. The file is written in place: the shim has mapped this very inode.
+/// The shim of one server. The file is written in place, because the shim has mapped this very inode.
 #[derive(Debug)]
 pub(crate) struct Shim {
     kind: Kind,
@@ -58,7 +58,7 @@ pub(crate) struct Shim {
 }
 
 impl Shim {
-    /// Puts the shim and its file, at zero, into `dir`.
+    /// Writes the shim and its file, with the number zero, into `dir`.
     pub(crate) fn new(kind: Kind, dir: &Path) -> Self {
         let (library, path) = (dir.join(kind.name()).with_extension("so"), dir.join(kind.name()));
         fs::write(&library, kind.compiled()).expect("a fresh temporary directory can be written");
@@ -67,7 +67,7 @@ impl Shim {
         Self { kind, library, path, file }
     }
 
-    /// Has a process that is about to be started load these shims.
+    /// Makes a process that is about to be started load these shims.
     pub(crate) fn preload<'a>(shims: impl IntoIterator<Item = &'a Self>, command: &mut Command) {
         let mut libraries = std::ffi::OsString::new();
         for shim in shims {
@@ -82,7 +82,7 @@ impl Shim {
         }
     }
 
-    /// The number of microseconds that it heeds.
+    /// Returns the number of microseconds in the file.
     pub(crate) fn micros(&self) -> i64 {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, 0).expect("the shim's file has eight bytes");

@@ -1,7 +1,7 @@
-//! The front says what Redis says: the same requests to both, and each reply and each message compared byte by byte.
+//! The front answers like Redis: both get the same requests, and each reply and each message is compared byte by byte.
 //!
-//! The real server has a clock of its own. So it is asked first, and the front is told the time that its answer has: every
-//! script looks at the clock once. Leases of a few milliseconds end by themselves in between.
+//! The real server has a clock of its own. So it gets the request first, and the front gets the time of the real answer:
+//! every script reads the clock once. Leases of a few milliseconds end by themselves in between.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -19,13 +19,13 @@ use leasehold_testkit::front::{self, Client, Front, Mood};
 use leasehold_testkit::resp::encode;
 use leasehold_testkit::{Random, RedisServer, Value};
 
-/// Each has a connection: its inbox, which carries requests, too.
+/// Each session has a connection: its inbox, which carries requests, too.
 const SESSIONS: usize = 3;
 const NAMES: [&str; 3] = ["a", "b {%}", "ä"];
 const STEPS: u64 = 6_000;
 
 #[test]
-fn the_front_says_what_redis_says() {
+fn the_front_answers_like_redis() {
     let seed = std::env::var("LEASEHOLD_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let mut play = Play::new(seed);
     play.greet();
@@ -37,11 +37,11 @@ fn the_front_says_what_redis_says() {
         *count = play.seen.get(*word).copied().unwrap_or(0);
     }
     println!("{wanted:?}");
-    assert!(wanted.iter().all(|(_, count)| *count > 5), "this compares too little: {wanted:?}");
+    assert!(wanted.iter().all(|(_, count)| *count > 5), "too few answers of some kinds were compared: {wanted:?}");
 }
 
-/// What must have been compared: the first word of a reply, `message` for a push, `digits` for a grant in one word, `R` for
-/// such a renewal.
+/// The kinds of answers that must have been compared: the first word of a reply, `message` for a push, `digits` for a
+/// grant in one word, `R` for such a renewal.
 const WORDS: [&str; 20] = [
     "digits",
     "GRANTED",
@@ -65,12 +65,12 @@ const WORDS: [&str; 20] = [
     "alone",
 ];
 
-/// A connection to the real server, and the same to the front.
+/// A connection to the real server, and one to the front.
 struct Pair {
     real: TcpStream,
     unread: Vec<u8>,
     front: Client,
-    /// What the front has sent, and nobody has compared.
+    /// Bytes from the front that have not been compared yet.
     fronts: Vec<u8>,
 }
 
@@ -81,11 +81,11 @@ struct Play {
     front: Front,
     pairs: Vec<Pair>,
     now_us: u64,
-    /// Attempts so far, the tokens of those that were granted, the tickets of those that waited.
+    /// The attempts so far, the tokens of the granted ones, the tickets of the waiting ones.
     ids: Vec<GrantId>,
     tokens: BTreeMap<GrantId, Token>,
     tickets: BTreeMap<GrantId, u64>,
-    /// Who was granted last, by the key of the name.
+    /// The last granted attempt, by the key of the name.
     holders: BTreeMap<String, GrantId>,
     seen: BTreeMap<String, u64>,
 }
@@ -115,7 +115,7 @@ impl Play {
         }
     }
 
-    /// The first words, whose answers have numbers of the server's own in them: their shapes are compared.
+    /// Sends the first commands, whose answers have numbers of the server's own: only their shapes are compared.
     fn greet(&mut self) {
         for at in 0..SESSIONS {
             let (real, front) = self.both(at, &encode(&["HELLO", "3"]));
@@ -137,7 +137,7 @@ impl Play {
             self.same(at, &encode(&["SUBSCRIBE", &channel(at)]), "subscribe");
             self.same(at, &encode(&["PUBLISH", &channel(at), "lh1 probe 1"]), "probe");
         }
-        self.same(0, &encode(&["EVALSHA", Script::Acquire.sha(), "0"]), "a script that nobody knows");
+        self.same(0, &encode(&["EVALSHA", Script::Acquire.sha(), "0"]), "an unknown script");
         self.load();
     }
 
@@ -161,13 +161,13 @@ impl Play {
         }
     }
 
-    /// One request of a lock, by whichever connection.
+    /// Sends one request of a lock, by any connection.
     fn send(&mut self, what: &str) {
         let name = Name::new(NAMES[self.random.index(NAMES.len())]).unwrap();
         let guess = *self.random.pick(&[Contention::None, Contention::None, Contention::Others, Contention::Strict]);
         let at = self.random.index(SESSIONS);
         let (bytes, id) = if self.random.chance(15) {
-            // Never the same name twice: no session asks so, and the script reads all before it writes.
+            // Never the same name twice: no session sends that, and the script reads everything before it writes.
             let count = self.random.within(1, NAMES.len() as u64);
             let names = NAMES.iter().map(|name| Name::new(name).unwrap()).take(usize::try_from(count).unwrap());
             let batch: Vec<(Name, Renew)> = names.map(|name| (name.clone(), self.renew(&name))).collect();
@@ -240,7 +240,7 @@ impl Play {
         if self.random.chance(5) { self.now_us.saturating_sub(1) } else { self.now_us + 2_000_000 }
     }
 
-    /// An attempt that there was: often whoever was granted last.
+    /// Returns an earlier attempt: often the last granted one.
     fn recent(&mut self, name: &Name) -> GrantId {
         let holder = self.holders.get(&key(name)).copied();
         if let Some(holder) = holder.filter(|_| self.random.chance(60)) {
@@ -255,7 +255,7 @@ impl Play {
         self.tokens.get(&id).copied().unwrap_or(Token::new(1).unwrap())
     }
 
-    /// Up to where its range was used: mostly in it, often its own, now and then nonsense.
+    /// Returns up to where its range was used: mostly in it, often its own token, now and then nonsense.
     fn used(&mut self, id: GrantId) -> Token {
         let token = self.token(id);
         match self.random.below(8) {
@@ -266,7 +266,7 @@ impl Play {
         }
     }
 
-    /// Takes tokens and tickets from a reply, as a session would.
+    /// Takes tokens and tickets from a reply, like a session.
     fn learn(&mut self, name: &Name, id: Option<GrantId>, text: &str) {
         for line in text.split('\n') {
             let words: Vec<&str> = line.split(' ').collect();
@@ -294,23 +294,23 @@ impl Play {
         self.holders.insert(key, id);
     }
 
-    /// A request to both, whose replies and messages must be the same. Answers the reply's text.
+    /// Sends a request to both, whose replies and messages must be the same. Returns the reply's text.
     fn same(&mut self, at: usize, request: &[u8], what: &str) -> String {
         let (real, front) = self.both(at, request);
         let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(shown(&real), shown(&front), "{what}: the reply to {}", shown(request));
         for at in 0..SESSIONS {
-            // Behind all that was pushed there.
+            // The reply to a PING comes after all messages that were pushed.
             let (real, front) = self.both(at, &encode(&["PING"]));
-            assert_eq!(shown(&real), shown(&front), "{what}: what {at} was told by {}", shown(request));
-            self.hear(&real);
+            assert_eq!(shown(&real), shown(&front), "{what}: the messages to {at} after {}", shown(request));
+            self.take_messages(&real);
         }
-        self.hear(&real);
+        self.take_messages(&real);
         reply_of(&real)
     }
 
-    /// Tokens that were pushed.
-    fn hear(&mut self, bytes: &[u8]) {
+    /// Takes the tokens that were pushed.
+    fn take_messages(&mut self, bytes: &[u8]) {
         let mut at = 0;
         while let Ok(Some((value, len))) = Value::parse(&bytes[at..]) {
             at += len;
@@ -327,7 +327,7 @@ impl Play {
         }
     }
 
-    /// All bytes of one exchange, of the real server and of the front.
+    /// Returns all bytes of one exchange, of the real server and of the front.
     fn both(&mut self, at: usize, request: &[u8]) -> (Vec<u8>, Vec<u8>) {
         let pair = &mut self.pairs[at];
         pair.real.write_all(request).unwrap();
@@ -345,7 +345,7 @@ impl Play {
     }
 }
 
-/// As `part/open.lua` finds it.
+/// Builds a key like `part/open.lua`.
 fn key(name: &Name) -> String {
     let escaped = name.as_str().replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
     format!("p:lh1:{{{escaped}}}")
@@ -355,7 +355,7 @@ fn channel(session: usize) -> String {
     format!("p:lh1:inbox:{}", SessionId(session as u128))
 }
 
-/// Reads up to and with the next reply: messages before it, and what it is.
+/// Reads through the end of the next reply, with the messages before it.
 fn until_reply(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     loop {
@@ -373,7 +373,7 @@ fn until_reply(stream: &mut TcpStream, unread: &mut Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// The reply among messages, as text.
+/// Returns the reply among messages, as text.
 fn reply_of(bytes: &[u8]) -> String {
     let (mut at, mut text) = (0, String::new());
     while let Ok(Some((value, len))) = Value::parse(&bytes[at..]) {
@@ -387,7 +387,7 @@ fn reply_of(bytes: &[u8]) -> String {
     text
 }
 
-/// The server's time in an answer.
+/// Returns the server's time in an answer.
 fn time_of(text: &str) -> Option<u64> {
     let mut words = text.split([' ', '\n']);
     let first = words.next()?;
@@ -398,7 +398,7 @@ fn digits(word: &str) -> Option<u64> {
     (word.len() == 16).then(|| word.parse().ok())?
 }
 
-/// A map without the values of these keys.
+/// Returns a map without the values of these keys.
 fn masked(bytes: &[u8], keys: &[&str]) -> Vec<(String, String)> {
     let (value, _) = Value::parse(bytes).unwrap().unwrap();
     let pairs = value.items().unwrap().chunks(2).map(|pair| {
@@ -409,9 +409,9 @@ fn masked(bytes: &[u8], keys: &[&str]) -> Vec<(String, String)> {
     pairs.collect()
 }
 
-/// What a server in trouble says.
+/// The answers of a server that is a replica, is loading, or is full.
 #[test]
-fn the_front_in_trouble() {
+fn the_front_fails_like_redis() {
     let server = RedisServer::start();
     let mut resp = leasehold_testkit::Resp::connect(server.port());
     let store = RedisStore::new("redis://localhost", Real::world()).unwrap();

@@ -1,5 +1,5 @@
-//! The tools together: a toy lock on a real server, right and wrong, in good times and bad. A right one must be found
-//! right and a wrong one wrong, or no verdict on a real lock is worth anything.
+//! The tools together: a toy lock on a real server, correct and incorrect, with and without faults. The judge must accept
+//! the correct one and reject the incorrect one, or its verdict on a real lock is worth nothing.
 
 use std::thread;
 use std::time::Duration;
@@ -19,15 +19,15 @@ if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) 
 return 0
 ";
 
-/// How the toy gives back.
+/// How the toy releases.
 #[derive(Clone, Copy)]
 enum Release {
     ComparesOwner,
-    /// The oldest mistake: it deletes whatever is there.
+    /// The oldest mistake: it deletes the key, whoever holds.
     Deletes,
 }
 
-/// A lock as in the textbook, with a token.
+/// A textbook lock with a token.
 struct Toy<'a> {
     resp: Resp,
     client: &'a str,
@@ -66,7 +66,7 @@ impl<'a> Toy<'a> {
         Some(Grant { held: attempt.granted(token), token, valid_until_us: asked_us + self.lease_ms * 990 })
     }
 
-    /// Polls, as toys do; bounded by the test's own patience with a connection.
+    /// Polls, as toys do, until the timeout of a connection.
     fn lock(&mut self) -> Grant {
         let deadline_us = boottime_us() + 60_000_000;
         while boottime_us() < deadline_us {
@@ -91,7 +91,7 @@ impl<'a> Toy<'a> {
     }
 }
 
-/// One critical section: a write to each register.
+/// Runs one critical section: a write to each register.
 fn work(grant: &Grant, registers: &mut Registers) {
     assert!(grant.claims(), "a lease of a minute is valid at once");
     grant.held.fenced(registers.write_fenced(NAME, grant.token));
@@ -101,14 +101,14 @@ fn work(grant: &Grant, registers: &mut Registers) {
     grant.claims();
 }
 
-/// When the lock is given back.
+/// When the lock is released.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Given {
     BackAfterTheWork,
     BackBeforeIt,
 }
 
-/// Four clients, fifty sections each.
+/// Four clients run fifty sections each.
 fn contend(given: Given) -> Report {
     let (locks, registers) = (RedisServer::start(), RedisServer::start());
     let recorder = Recorder::in_memory();
@@ -134,14 +134,14 @@ fn contend(given: Given) -> Report {
 }
 
 #[test]
-fn a_right_lock_is_found_right() {
+fn a_correct_lock_passes() {
     let report = contend(Given::BackAfterTheWork);
     report.assert_clean();
     assert_eq!((report.grants, report.claimed, report.refused, report.lost_updates), (200, 200, 0, 0));
 }
 
 #[test]
-fn no_lock_is_found_out() {
+fn a_missing_lock_is_found() {
     let report = contend(Given::BackBeforeIt);
     let overlaps = report.violations.iter().filter(|v| matches!(v, Violation::Overlap { .. })).count();
     assert!(overlaps > 0, "four clients in one section at once: {report:?}");
@@ -149,7 +149,7 @@ fn no_lock_is_found_out() {
 }
 
 #[test]
-fn a_release_that_deletes_what_is_another_s_is_found() {
+fn a_release_that_deletes_another_grant_is_found() {
     for (release, is_right) in [(Release::ComparesOwner, true), (Release::Deletes, false)] {
         let locks = RedisServer::start();
         let recorder = Recorder::in_memory();
@@ -160,7 +160,7 @@ fn a_release_that_deletes_what_is_another_s_is_found() {
         a.unlock(&first); // late
         let third = c.try_lock();
         assert_eq!(third.is_none(), is_right);
-        // Claims are of microseconds at least.
+        // Claims last microseconds at least.
         thread::sleep(Duration::from_millis(1));
         assert!(third.is_none_or(|third| third.claims()));
         assert!(second.claims());
@@ -190,7 +190,7 @@ fn a_clock_that_jumps_makes_two_holders_and_the_fence_stops_the_first() {
         let second = b.try_lock().expect("the server believes that the lease has ended");
         thread::sleep(Duration::from_millis(1));
         work(&second, &mut registers);
-        // The first believes so too, and its clock is right: only the register can know better.
+        // The first client is also convinced that it holds, and its clock is right: only the register can refuse it.
         work(&first, &mut registers);
         registers.record_final(NAME, &recorder);
         let report = check(&recorder.history(), &Rules::mutex().at_least(2));
@@ -201,7 +201,7 @@ fn a_clock_that_jumps_makes_two_holders_and_the_fence_stops_the_first() {
 }
 
 #[test]
-fn a_lost_reply_is_told_from_a_refusal() {
+fn a_lost_reply_differs_from_a_refusal() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.port());
     let recorder = Recorder::in_memory();

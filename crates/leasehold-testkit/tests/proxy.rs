@@ -1,4 +1,4 @@
-//! Every fault of the proxy, against a real server, and that it is counted.
+//! Every fault of the proxy against a real server, with the proof that the fault is counted.
 
 use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use leasehold_testkit::proxy::{Fault, FaultProxy, Latency, Requests, Way};
 use leasehold_testkit::{RedisServer, Resp, Value, free_port, wait_until};
 
 const LONG: Duration = Duration::from_secs(10);
-/// How long a client waits for an answer that is not to come.
+/// How long a client waits for an answer that never comes.
 const SHORT: Duration = Duration::from_millis(60);
 
 struct Bench {
@@ -29,7 +29,7 @@ impl Bench {
         Resp::connect(self.proxy.port())
     }
 
-    /// What the server itself has under a key.
+    /// Returns the value that the server itself has under a key.
     fn stored(&self, key: &str) -> Value {
         self.server.command(&["GET", key])
     }
@@ -58,7 +58,7 @@ fn broken(client: &mut Resp, command: &[&str]) {
 }
 
 #[test]
-fn without_faults_everything_passes_in_order() {
+fn everything_passes_in_order_without_faults() {
     let bench = Bench::new();
     let big = "x".repeat(3 << 20);
     thread::scope(|scope| {
@@ -96,7 +96,7 @@ fn the_nth_reply_is_lost_and_its_request_carried_out() {
 }
 
 #[test]
-fn from_a_reply_on_a_connection_is_mute() {
+fn a_connection_is_mute_from_a_reply_on() {
     let bench = Bench::new();
     let lost = bench.proxy.inject(Fault::mute_at_reply(Requests::named("INCR")).once());
     let mut client = bench.client();
@@ -104,8 +104,8 @@ fn from_a_reply_on_a_connection_is_mute() {
     no_answer(&mut client, &["INCR", "n"]);
     no_answer(&mut client, &["INCR", "n"]);
     assert_eq!((lost.hits(), bench.proxy.seen().cut), (1, 0));
-    assert_eq!(bench.stored("n"), Value::from("2"), "what is sent is carried out");
-    assert_eq!(bench.client().command(&["INCR", "n"]), Value::Int(3), "others are whole");
+    assert_eq!(bench.stored("n"), Value::from("2"), "the server carries out what the client sends");
+    assert_eq!(bench.client().command(&["INCR", "n"]), Value::Int(3), "other connections work");
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn messages_are_lost_and_replies_are_not() {
         for i in 0..5 {
             assert_eq!(bench.server.command(&["PUBLISH", "b", &i.to_string()]), Value::Int(1));
         }
-        let mut heard = || client.receive().unwrap().items().unwrap()[2].clone();
-        assert_eq!([heard(), heard(), heard()], ["0", "3", "4"].map(Value::from));
+        let mut received = || client.receive().unwrap().items().unwrap()[2].clone();
+        assert_eq!([received(), received(), received()], ["0", "3", "4"].map(Value::from));
         assert_eq!((lost.hits(), bench.proxy.seen().pushes), (2, 5));
         client.send(&["UNSUBSCRIBE"]).unwrap();
         for _ in 0..2 {
@@ -176,13 +176,13 @@ fn messages_are_lost_and_replies_are_not() {
 }
 
 #[test]
-fn among_messages_the_right_reply_is_lost() {
+fn the_right_reply_among_messages_is_lost() {
     let bench = Bench::new();
     let mut client = bench.client();
     hello3(&mut client);
     assert!(matches!(client.command(&["SUBSCRIBE", "a"]), Value::Push(_)));
     let lost = bench.proxy.inject(Fault::drop_reply(Requests::named("INCR")).once());
-    // Its own messages stand before the reply of each PUBLISH, and between the two INCRs.
+    // Its own messages come before the reply of each PUBLISH, and between the two INCRs.
     for command in [["PUBLISH", "a", "x"].as_slice(), &["INCR", "n"], &["PUBLISH", "a", "y"], &["INCR", "n"]] {
         client.send(command).unwrap();
     }
@@ -193,7 +193,7 @@ fn among_messages_the_right_reply_is_lost() {
 }
 
 #[test]
-fn a_stall_closes_nothing_and_delivers_later() {
+fn a_stall_keeps_connections_open_and_delivers_later() {
     for way in [Way::Requests, Way::Replies, Way::Both] {
         let bench = Bench::new();
         let mut client = bench.client();
@@ -206,7 +206,7 @@ fn a_stall_closes_nothing_and_delivers_later() {
         bench.proxy.wait_seen("both are held up", LONG, |seen| seen.stalled_requests + seen.stalled_replies == 2);
         let seen = bench.proxy.seen();
         assert_eq!((seen.stalled_requests, seen.stalled_replies), (requests, replies));
-        assert_eq!(bench.stored("n"), Value::from(stored), "what the server has");
+        assert_eq!(bench.stored("n"), Value::from(stored), "the server's value");
         bench.proxy.resume();
         let mut answers = [client.receive().unwrap().int(), late.receive().unwrap().int()];
         answers.sort_unstable();
@@ -216,7 +216,7 @@ fn a_stall_closes_nothing_and_delivers_later() {
 }
 
 #[test]
-fn what_a_vanished_client_sent_into_a_stall_is_carried_out() {
+fn a_stalled_request_of_a_client_that_left_is_carried_out() {
     let bench = Bench::new();
     bench.proxy.stall(Way::Both);
     let mut client = bench.client();
@@ -248,13 +248,13 @@ fn cutting_resets_every_connection() {
 fn a_client_that_waits_sees_the_cut() {
     let bench = Bench::new();
     let mut client = bench.client();
-    let (said, hear) = mpsc::channel();
+    let (ready, is_ready) = mpsc::channel();
     let waiting = thread::spawn(move || {
         client.send(&["BLPOP", "nothing", "0"]).unwrap();
-        said.send(()).unwrap();
+        ready.send(()).unwrap();
         client.receive().unwrap_err().kind()
     });
-    hear.recv().unwrap();
+    is_ready.recv().unwrap();
     bench.proxy.wait_seen("BLPOP", LONG, |seen| seen.count("BLPOP") == 1);
     assert_eq!(bench.proxy.cut_all(), 1);
     assert_eq!(waiting.join().unwrap(), ErrorKind::ConnectionReset);
@@ -275,14 +275,14 @@ fn new_connections_are_refused_and_old_ones_stay() {
 }
 
 #[test]
-fn everything_takes_its_time() {
+fn latency_delays_every_reply() {
     let bench = Bench::new();
     let mut client = bench.client();
     assert_eq!(client.command(&["PING"]), Value::Status("PONG".into()));
     let each_way = Duration::from_millis(20);
     bench.proxy.set_latency(Some(Latency { fixed: each_way, jitter: Duration::from_millis(5), seed: 1 }));
     let started = Instant::now();
-    // A hundred in one go take the time of one: a latency is not a bandwidth.
+    // A hundred requests at once take the time of one: a latency is not a bandwidth.
     for i in 0..100 {
         client.send(&["ECHO", &i.to_string()]).unwrap();
     }
@@ -304,7 +304,7 @@ fn the_next_subscribe_is_refused_in_its_turn() {
     let refused = bench.proxy.inject(Fault::refuse(Requests::named("SUBSCRIBE"), "NOPERM not today").once());
     let mut client = bench.client();
     hello3(&mut client);
-    // Behind a slow request the refusal has to wait.
+    // The refusal has to wait for the reply of a slow request before it.
     for command in [["INCR", "n"].as_slice(), &["SUBSCRIBE", "a"], &["SUBSCRIBE", "a"], &["INCR", "n"]] {
         client.send(command).unwrap();
     }
@@ -347,7 +347,7 @@ fn a_held_request_is_carried_out_after_its_client_has_gone() {
 }
 
 #[test]
-fn messages_to_a_client_that_has_gone_do_not_lose_what_it_had_sent() {
+fn messages_to_a_client_that_left_do_not_lose_its_last_request() {
     let bench = Bench::new();
     let mut client = bench.client();
     hello3(&mut client);
@@ -356,7 +356,7 @@ fn messages_to_a_client_that_has_gone_do_not_lose_what_it_had_sent() {
     client.send(&["SET", "k", "v"]).unwrap();
     held.wait(1, LONG);
     drop(client);
-    // The first message is answered with a reset, the second can no longer be written.
+    // The first message is answered with a reset; the second one can no longer be written.
     for n in 1..=20 {
         assert_eq!(bench.server.command(&["PUBLISH", "a", "x"]), Value::Int(1));
         bench.proxy.wait_seen("the message", LONG, |seen| seen.pushes == n);
@@ -414,7 +414,7 @@ fn a_server_that_dies_ends_its_connections() {
 }
 
 #[test]
-fn what_is_not_resp_ends_the_connection() {
+fn bytes_that_are_not_resp_end_the_connection() {
     use std::io::{Read, Write};
     let bench = Bench::new();
     let mut raw = std::net::TcpStream::connect(("127.0.0.1", bench.proxy.port())).unwrap();
@@ -433,8 +433,8 @@ fn a_dropped_proxy_leaves_no_connection() {
     broken(&mut client, &["PING"]);
 }
 
-/// Faults come and go while eight clients count: whatever a proxy does to a connection, the replies that do arrive must
-/// be those of their requests.
+/// Faults come and go while eight clients count: whatever a proxy does to a connection, the replies that arrive must
+/// belong to their requests.
 #[test]
 fn replies_stay_in_step_under_changing_faults() {
     let bench = Bench::new();
@@ -445,7 +445,7 @@ fn replies_stay_in_step_under_changing_faults() {
                 let bench = &bench;
                 scope.spawn(move || {
                     let mut answered = 0;
-                    // A connection may be cut while it is made.
+                    // A connection may be cut while it is being opened.
                     let connect = || Resp::try_connect(bench.proxy.port(), LONG);
                     let mut client = connect();
                     for i in 0..300 {
@@ -480,7 +480,7 @@ fn replies_stay_in_step_under_changing_faults() {
         });
         let answered: usize = counters.into_iter().map(|counter| counter.join().unwrap()).sum();
         done.store(true, Ordering::Relaxed);
-        // The last fault may wait for a reply that no counter asks for any more.
+        // The last fault may wait for a reply although no counter sends requests any more.
         while !faults.is_finished() {
             let _ = Resp::try_connect(bench.proxy.port(), LONG).and_then(|mut client| client.try_command(&["PING"]));
         }

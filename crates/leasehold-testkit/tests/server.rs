@@ -1,4 +1,4 @@
-//! The servers do what they are told to.
+//! The servers do what the test asks for.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,13 +21,13 @@ fn machine_us() -> i64 {
     i64::try_from(now.as_micros()).expect("a clock before the year 292,000")
 }
 
-/// Whether the process is there, and not merely waited for by nobody.
+/// Whether the process runs, and is not a zombie.
 fn runs(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 #[test]
-fn a_restart_is_a_crash_on_the_same_port() {
+fn a_restart_keeps_the_port_and_loses_the_data() {
     let server = RedisServer::start();
     let (port, pid) = (server.port(), server.pid());
     assert_eq!(server.command(&["SET", "k", "v"]), ok());
@@ -71,7 +71,7 @@ fn a_lost_disk_is_empty() {
 }
 
 #[test]
-fn a_slow_disk_is_slow_while_it_is_told_to_be() {
+fn a_disk_is_slow_while_it_is_set_to_be() {
     let server = RedisServer::builder().appendonly("always").slow_fsync().skew().start();
     let took = |key: &str| {
         let begun = std::time::Instant::now();
@@ -81,21 +81,21 @@ fn a_slow_disk_is_slow_while_it_is_told_to_be() {
     server.set_slow_fsync(Duration::from_millis(300));
     assert!(took("a") >= Duration::from_millis(300), "the write is answered when it is flushed");
     server.set_slow_fsync(Duration::ZERO);
-    // No assertion on a speed: that it answers within the patience of a connection is enough.
+    // This does not assert any speed: an answer within the timeout of the connection is enough.
     took("b");
     server.shift_clock(40_000_000);
     assert!(wall_us(&server) - machine_us() > 39_000_000, "both shims at once");
 }
 
-/// What `everysec` loses with the process alone: the writes that a slow flush has put off.
+/// With `everysec`, the end of the process alone loses the writes that a slow flush has delayed.
 #[test]
-fn a_slow_disk_loses_what_was_acknowledged() {
+fn a_slow_disk_loses_acknowledged_writes() {
     let server = RedisServer::builder().appendonly("everysec").slow_fsync().start();
     server.set_slow_fsync(Duration::from_millis(1500));
     let mut resp = server.resp();
     let begun = std::time::Instant::now();
     let mut acknowledged = 0;
-    // Over two flushes, so that one is under way at the end.
+    // For longer than two flushes, so that one is running at the end.
     while begun.elapsed() < Duration::from_millis(2600) {
         acknowledged += 1;
         assert_eq!(resp.command(&["SET", "n", &acknowledged.to_string()]), ok());
@@ -112,13 +112,13 @@ fn a_promoted_replica_stays_one() {
     let replica = RedisServer::builder().replica_of(&primary).start();
     replica.promote();
     assert_eq!(primary.command(&["SET", "k", "v"]), ok());
-    assert_eq!(replica.command(&["GET", "k"]), Value::Nil, "it misses what comes now");
+    assert_eq!(replica.command(&["GET", "k"]), Value::Nil, "it does not get later writes");
     replica.restart();
     assert_eq!(replica.command(&["SET", "k", "w"]), ok(), "no replica takes a write");
 }
 
 #[test]
-fn a_frozen_server_answers_when_it_goes_on() {
+fn a_frozen_server_answers_when_it_is_continued() {
     let server = RedisServer::start();
     let mut resp = server.resp();
     server.stop();
@@ -132,7 +132,7 @@ fn a_frozen_server_answers_when_it_goes_on() {
 }
 
 #[test]
-fn a_password_is_asked_for() {
+fn a_password_is_required() {
     let server = RedisServer::builder().password("sesame").start();
     assert_eq!(server.command(&["PING"]), Value::Status("PONG".into()));
     assert!(server.url().contains("sesame"));
@@ -156,7 +156,7 @@ fn a_replica_follows() {
 }
 
 #[test]
-fn the_clock_jumps_at_once_and_only_the_server_s() {
+fn only_the_clock_of_the_server_jumps_and_at_once() {
     let server = RedisServer::builder().skew().start();
     let hour = 3_600_000_000;
     assert_eq!(server.clock_shift(), 0);
@@ -190,13 +190,14 @@ fn timers_go_on_when_the_clock_steps_back() {
         line.parse::<i64>().unwrap()
     };
     let before = lru_clock();
-    // Redis' cron, which sets this, is timed by the monotonic clock: were that an hour behind, so would the cron be.
+    // Redis' cron, which sets this value, is timed by the monotonic clock. If that clock went back an hour, the cron
+    // would stop.
     server.shift_clock(-3_600_000_000);
     wait_until("the cron has run", Duration::from_secs(10), || (lru_clock() - before + 3_600).abs() < 60);
 }
 
 #[test]
-fn many_servers_at_once_are_all_their_own() {
+fn many_servers_at_once_are_independent() {
     let pids: Vec<u32> = std::thread::scope(|scope| {
         let starts: Vec<_> = (0..8).map(|_| scope.spawn(RedisServer::start)).collect();
         let servers: Vec<RedisServer> = starts.into_iter().map(|start| start.join().unwrap()).collect();
@@ -232,8 +233,9 @@ fn a_test_that_aborts_leaves_no_server() {
         .output()
         .unwrap();
     assert!(!child.status.success(), "the child was to abort");
-    let said = String::from_utf8_lossy(&child.stderr);
-    let after = |word: &str| said.lines().find_map(|line| line.strip_prefix(word)).expect("the child says what it has");
+    let output = String::from_utf8_lossy(&child.stderr);
+    let after =
+        |word: &str| output.lines().find_map(|line| line.strip_prefix(word)).expect("the child prints this line");
     let (pid, dir) = (after("server ").parse().unwrap(), after("directory "));
     wait_until("the watchdog has ended the server", Duration::from_secs(10), || !runs(pid));
     wait_until("its directory is removed", Duration::from_secs(10), || !Path::new(dir).exists());

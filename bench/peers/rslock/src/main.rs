@@ -1,5 +1,5 @@
-//! Measures rslock as the benchmark measures its own: the same work, told in the same words. See README.md, "What a worker
-//! is told". The workers of `leasehold-bench` itself are made in the same way, on the same client crate.
+//! Measures rslock like the benchmark's own systems: it gets the same tasks in the same protocol. See README.md, "The
+//! protocol of a worker". The workers of `leasehold-bench` itself are built in the same way, on the same client crate.
 
 mod task;
 
@@ -21,13 +21,13 @@ use task::{Names, Pauses, Report, Span, Spec, Tally, is_counted, is_over};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// rslock makes its user choose. As long as that of the least lock that it is compared with.
+/// The lease, which users of rslock must choose. It is that of the simplest lock in the comparison.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How often rslock tries before it says no, where its user says nothing; here it is then asked again.
+/// How often rslock tries by default before it gives up; the worker then calls it again.
 const TRIES: u32 = 3;
 
-/// The longest delay of `rslock-fast`; the README says why.
+/// The longest delay of `rslock-fast`; the README explains the choice.
 const FAST_MS: u64 = 10;
 
 fn main() -> ExitCode {
@@ -64,12 +64,12 @@ fn about() -> Result<String, Failure> {
     Ok(json!({ "systems": systems }).to_string())
 }
 
-/// The longest delay of `rslock-fast`, or the one that is to be tried instead.
+/// Returns the longest delay of `rslock-fast`, or another one to be tried.
 fn fast_ms() -> Result<u64, Failure> {
     std::env::var("PEER_RETRY_MS").map_or(Ok(FAST_MS), |ms| Ok(ms.parse()?))
 }
 
-/// The version of a crate that this was built with.
+/// Returns the version of a crate that this was built with.
 fn locked(name: &str) -> &'static str {
     let entry = format!("name = \"{name}\"\nversion = \"");
     let version = include_str!("../Cargo.lock").split_once(&entry).and_then(|(_, rest)| rest.split('"').next());
@@ -95,14 +95,14 @@ async fn run(spec: Spec) -> Result<Report, Failure> {
         "rslock-fast" => manager.set_retry(TRIES, Duration::from_millis(fast_ms()?)),
         other => return Err(format!("no such system here: {other:?}").into()),
     }
-    // It connects when it first locks, and tries for ever where no server answers: so one is looked for first.
+    // rslock connects at its first lock, and tries for ever if no server answers: so this checks for a server first.
     for server in spec.servers() {
         client(server)?.get_multiplexed_async_connection().await?;
     }
     let own = format!("{}:connect:{}", spec.names.prefix(), std::process::id());
     manager.acquire(own.as_str(), LEASE).await?.release().await;
     let counter = match &spec.counter {
-        // Apart from the lock's, as in every worker.
+        // A connection apart from the lock's, as in every worker.
         Some(key) => {
             Some(Counter { connection: client(&spec.url)?.get_multiplexed_async_connection().await?, key: key.clone() })
         }
@@ -134,13 +134,13 @@ async fn run(spec: Spec) -> Result<Report, Failure> {
     })
 }
 
-/// Without waiting for more to send, as the systems that it is compared with: the crate's default gathers small packets.
+/// Sets `TCP_NODELAY`, as in the other systems of the comparison: by default the crate collects small packets.
 fn client(url: &str) -> Result<Client, Failure> {
     let info = url.into_connection_info()?.set_tcp_settings(TcpSettings::default().set_nodelay(true));
     Ok(Client::open(info)?)
 }
 
-/// What all threads of this process have used of the processors so far.
+/// Returns the processor time of all threads of this process so far.
 fn cpu_us() -> u64 {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000
@@ -149,7 +149,7 @@ fn cpu_us() -> u64 {
 fn await_go() -> Result<(), Failure> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
-    if line.trim_end() == "go" { Ok(()) } else { Err("the run was called off".into()) }
+    if line.trim_end() == "go" { Ok(()) } else { Err("the run was aborted".into()) }
 }
 
 async fn all_tasks(manager: &LockManager, spec: &Arc<Spec>, counter: Option<&Counter>) -> Result<Vec<Tally>, Failure> {

@@ -1,4 +1,4 @@
-//! What a worker is told and what it says, in the form of `leasehold-bench`.
+//! The task and the report of a worker, in the protocol of `leasehold-bench`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Spec {
     pub(crate) system: String,
     pub(crate) url: String,
-    /// The servers of the lock, where it is one of several; the counter is at `url` all the same.
+    /// The servers of the lock, if it is on several; the counter is at `url` all the same.
     #[serde(default)]
     pub(crate) nodes: Vec<String>,
     pub(crate) threads: usize,
@@ -17,15 +17,15 @@ pub(crate) struct Spec {
     pub(crate) names: Names,
     pub(crate) counter: Option<String>,
     pub(crate) span: Span,
-    /// Between two pairs: as long on average, at random.
+    /// The average length of a random pause between two pairs.
     pub(crate) pause_us: Option<u64>,
 }
 
-/// Random pauses: xorshift, which is as good as any for this.
+/// Random pauses: xorshift, which is good enough for this.
 pub(crate) struct Pauses(pub(crate) u64);
 
 impl Pauses {
-    /// As long on average.
+    /// Returns the next pause; the argument is their average length.
     pub(crate) fn next(&mut self, mean_us: u64) -> Duration {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -35,7 +35,7 @@ impl Pauses {
 }
 
 impl Spec {
-    /// Where the lock is.
+    /// Returns the servers of the lock.
     pub(crate) fn servers(&self) -> Vec<&str> {
         if self.nodes.is_empty() { vec![&self.url] } else { self.nodes.iter().map(String::as_str).collect() }
     }
@@ -78,7 +78,7 @@ pub(crate) enum Span {
 }
 
 impl Span {
-    /// After this a run hangs: no lock waits for as long.
+    /// Returns the time after which a run counts as hanging: no lock waits for as long.
     pub(crate) fn limit(self) -> Duration {
         let planned_ms = match self {
             Self::Window { warm_up_ms, window_ms } => warm_up_ms + window_ms,
@@ -110,7 +110,7 @@ pub(crate) struct Report {
     pub(crate) waits: Vec<(u64, u64)>,
 }
 
-/// What one task did.
+/// The figures of one task.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) served: u64,
@@ -128,7 +128,7 @@ impl Tally {
     }
 }
 
-/// The greatest wait that is told as the same one: eight binary digits, so less than one per cent.
+/// Returns the greatest wait of the same bucket: eight binary digits, so less than one percent off.
 fn bucket(us: u64) -> u64 {
     let shift = (u64::BITS - us.leading_zeros()).saturating_sub(8);
     (((us >> shift) + 1) << shift) - 1

@@ -1,5 +1,5 @@
-//! What Leasehold promises to cost at most, and whether a set of runs keeps it. A bar is judged only where the systems
-//! that it compares have run; a ratio is made within a turn.
+//! The highest costs that Leasehold promises, and the check whether a set of runs keeps them. A bar is judged only if the
+//! systems that it compares have run; a ratio is made within a turn.
 
 mod table;
 
@@ -23,17 +23,17 @@ struct Bar {
     limit: Limit,
 }
 
-/// What a figure is divided by.
+/// The divisor of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Against {
     Nothing,
     Own(Own),
     Peer(&'static str),
-    /// Each peer of this kind: a verdict for each.
+    /// Each peer of this kind, with a verdict for each.
     Each(Kind),
-    /// The one that did most in the same turn.
+    /// The peer that did most in the same turn.
     Best(Kind),
-    /// Itself, with so many tasks.
+    /// The system itself, with this many tasks.
     Waiters(u32),
 }
 
@@ -41,16 +41,16 @@ enum Against {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Any,
-    /// Gives a token, keeps a queue, or pushes waits.
+    /// Has a token, a queue, or pushed waits.
     Equal,
-    /// None of these.
+    /// Has none of these.
     Bare,
-    /// Keeps a queue.
+    /// Has a queue.
     Fair,
 }
 
 impl Kind {
-    /// No system of this program, whatever that has.
+    /// Never accepts a system of this program, whatever it has.
     fn takes(self, about: &About) -> bool {
         let is_equal = || [Has::Token, Has::Queue, Has::Push].iter().any(|has| about.has.contains(has));
         match self {
@@ -63,7 +63,7 @@ impl Kind {
     }
 }
 
-/// On which side of a number a figure must be.
+/// The side of a number on which a figure must be.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Limit {
@@ -78,7 +78,7 @@ pub(crate) struct Verdict {
     #[serde(flatten)]
     pub(crate) case: Case,
     pub(crate) what: String,
-    /// Whose figure it was divided by.
+    /// The system whose figure is the divisor.
     pub(crate) against: Option<String>,
     pub(crate) spread: Spread,
     pub(crate) limit: Limit,
@@ -86,12 +86,13 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// What was judged: the median. But one lost update is a broken lock, whatever the other runs say.
+    /// Returns the judged figure: the median. For lost updates it is the worst: one lost update is a broken lock,
+    /// whatever the other runs show.
     fn judged(spread: Spread, limit: Limit) -> f64 {
         if limit == Limit::AtMost(0.0) { spread.max } else { spread.median }
     }
 
-    /// By how much of the bar it is missed; `None` where it is met, or where the bar is zero.
+    /// Returns by how much of the bar it is missed; `None` if it is met, or if the bar is zero.
     pub(crate) fn missed_by(&self) -> Option<f64> {
         let figure = Self::judged(self.spread, self.limit);
         match self.limit {
@@ -103,7 +104,7 @@ impl Verdict {
     }
 }
 
-/// The verdicts on rows of any scenarios; none on what was not run.
+/// Returns the verdicts on rows of any scenarios. Systems and cases that did not run get none.
 pub(crate) fn judge(rows: &[Row], peers: &[About]) -> Vec<Verdict> {
     BARS.iter().flat_map(|bar| bar.judge(rows, peers)).collect()
 }
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_of_peers_and_by_what_tells_waiters_apart() {
+    fn kinds_are_of_peers_and_depend_on_their_properties() {
         assert!(Kind::Equal.takes(&peer("a", &[Has::Push])) && !Kind::Bare.takes(&peer("a", &[Has::Push])));
         assert!(Kind::Bare.takes(&peer("a", &[Has::ReEntry])) && !Kind::Equal.takes(&peer("a", &[Has::ReEntry])));
         for kind in [Kind::Any, Kind::Equal, Kind::Bare, Kind::Fair] {
@@ -293,14 +294,14 @@ mod tests {
 
     #[test]
     fn messages_are_counted_against_grants_of_the_store_and_runs() {
-        let said = |publishes_per_op| Row {
+        let row = |publishes_per_op| Row {
             publishes_per_op,
             store_grants_per_op: Some(0.25),
             local_runs_per_op: Some(0.2),
             ..hot("leasehold", 1, 1.0)
         };
-        assert!(verdict(&judge(&[said(0.45)], &[]), "messages", None).is_met);
-        assert!(!verdict(&judge(&[said(0.46)], &[]), "messages", None).is_met);
+        assert!(verdict(&judge(&[row(0.45)], &[]), "messages", None).is_met);
+        assert!(!verdict(&judge(&[row(0.46)], &[]), "messages", None).is_met);
     }
 
     #[test]
@@ -333,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_run_is_not_judged() {
+    fn systems_that_did_not_run_are_not_judged() {
         assert_eq!(judge(&[hot("floor", 1, 1.0)], &[peer("a", &[])]), vec![]);
     }
 }

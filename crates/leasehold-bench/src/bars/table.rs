@@ -1,5 +1,5 @@
-//! The promises. A peer *has* something where it gives a token, keeps a queue or pushes waits: what we give, too. Against
-//! those that have nothing of it a lock may cost a little more; against the others it may not.
+//! The promises. A peer *has* something if it has a token, keeps a queue or pushes waits, as Leasehold does. Compared
+//! with peers that have none of these a lock may cost a little more; compared with the others it may not.
 
 use super::{Against, Bar, Kind, Limit};
 use crate::record::Row;
@@ -13,7 +13,7 @@ const P999_MS: fn(&Row) -> Option<f64> = |row| Some(row.p999_us? as f64 / 1e3);
 const LOST: fn(&Row) -> Option<f64> = |row| Some(row.lost_updates? as f64);
 const LEAST: fn(&Row) -> Option<f64> = |row| Some(row.fairness?.min);
 const FARTHEST: fn(&Row) -> Option<f64> = |row| row.fairness.as_ref().map(Fairness::worst_deviation);
-/// One for each grant that came from another process, and one for each run of grants within one that ended.
+/// One for each grant that came from another process, and one for each ended run of grants within one process.
 const PUBLISHES: fn(&Row) -> Option<f64> =
     |row| Some(row.publishes_per_op / (row.store_grants_per_op? + row.local_runs_per_op?));
 
@@ -53,10 +53,10 @@ const LEASES: (Scenario, Own) = (Scenario::Leases, Own::Leasehold);
 const QUORUM: (Scenario, Own) = (Scenario::Quorum, Own::Leasehold);
 const QUORUM_HOT: (Scenario, Own) = (Scenario::QuorumHot, Own::Leasehold);
 const EACH: Against = Against::Each(Kind::Any);
-/// 32 are more than the processors of most machines: they are shown.
+/// With 32 processes there are more than most machines have processors: those cases are only shown.
 const FEW: fn(&Case) -> bool = |case| case.processes <= 8;
 
-/// What everybody calls Redisson's lock; `systems.json` has it under this name.
+/// The usual name of Redisson's lock, which is also its name in `systems.json`.
 const REDISSON: Against = Against::Peer("redisson");
 
 pub(super) const BARS: [Bar; 30] = [
@@ -103,7 +103,7 @@ pub(super) const BARS: [Bar; 30] = [
         Against::Nothing,
         at_most(0.2),
     ),
-    // Its acquire is the way to the third-fastest node, and nothing else.
+    // Its acquire takes one exchange with the third-fastest node, and nothing else.
     bar(QUORUM, ALWAYS, ("median wait", P50), Against::Own(Own::Fan), at_most(1.3)),
     bar(QUORUM_HOT, FEW, ("median wait", P50), EACH, at_most(1.0)),
     bar(QUORUM_HOT, FEW, ("p99 wait", P99), EACH, at_most(1.0)),

@@ -1,4 +1,4 @@
-//! One run of a crew, and the figures that it makes.
+//! One run of a crew, and its figures.
 
 use std::time::Instant;
 
@@ -30,7 +30,7 @@ pub(super) async fn measure(
     let began = Instant::now();
     let reports = crew.go().await?;
     let took_us = began.elapsed().as_micros() as f64;
-    // Before they end: what a process gives back then is no part of the run.
+    // Before the workers end: their last releases are not part of the run.
     let cost = place.cost(case.scenario).await?.since(&before);
     crew.end().await?;
 
@@ -47,7 +47,8 @@ pub(super) async fn measure(
     Ok(row)
 }
 
-/// Rounds for a grant: by our own count, or by the servers'. A peer of a quorum sends SET for each.
+/// Returns the rounds for a grant: by Leasehold's own count, or by the servers'. A peer of a quorum sends one SET for
+/// each.
 fn attempts(entrant: &Entrant, reports: &[Report], cost: &Cost) -> Option<Attempts> {
     let Entrant { system, case } = entrant;
     if !case.scenario.is_of_quorum() {
@@ -65,7 +66,7 @@ fn attempts(entrant: &Entrant, reports: &[Report], cost: &Cost) -> Option<Attemp
     (!rounds.is_empty()).then_some(all)
 }
 
-/// What the workers say, together.
+/// Merges the reports of the workers.
 fn figures(entrant: &Entrant, run: u32, reports: &[Report]) -> Result<Row> {
     let served: Vec<u64> = reports.iter().flat_map(|report| report.served.iter().copied()).collect();
     let pairs: u64 = reports.iter().map(|report| report.pairs).sum();
@@ -95,7 +96,7 @@ fn figures(entrant: &Entrant, run: u32, reports: &[Report]) -> Result<Row> {
 }
 
 impl Row {
-    /// A row with waits and nothing else.
+    /// Returns a row with waits and nothing else.
     pub(super) fn of_waits(system: System, case: Case, run: u32, waits: &Waits) -> Self {
         let percentile = |percentile| (!waits.is_empty()).then(|| waits.percentile_us(percentile));
         Self {
@@ -125,7 +126,7 @@ impl Row {
         }
     }
 
-    /// What the server did for so many pairs in so long a time.
+    /// Adds the work of the server for this many pairs in this time.
     pub(super) fn charge(&mut self, cost: &Cost, pairs: u64, took_us: f64) {
         let each = |sum: u64| sum as f64 / pairs as f64;
         self.server_calls_per_op = each(cost.scripts().calls);

@@ -1,4 +1,4 @@
-//! The runs, in turns: A B, A B, … and never A A, B B, where a slow minute would belong to one system alone.
+//! Runs systems in turns: A B, A B, … and never A A, B B, where a slow minute would affect one system alone.
 
 mod measure;
 mod takeover;
@@ -22,16 +22,16 @@ use crate::store::{Cost, Store};
 use crate::system::{Own, System};
 use crate::worker::Spec;
 
-/// What is run: groups of entrants that take turns.
+/// A plan: groups of entrants that take turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) groups: Vec<Group>,
     pub(crate) peers: Peers,
-    /// Whether processors are kept awake meanwhile.
+    /// Whether processors are kept awake during the runs.
     pub(crate) awake: bool,
 }
 
-/// Who takes turns, because their figures are compared.
+/// Entrants that take turns, because their figures are compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub(crate) entrants: Vec<Entrant>,
@@ -54,7 +54,7 @@ impl Plan {
         self.groups.iter().flat_map(|group| &group.entrants).map(|entrant| &entrant.system)
     }
 
-    /// Without those that are missing.
+    /// Removes the missing systems.
     fn without(mut self, missing: &[Missing]) -> Self {
         for group in &mut self.groups {
             group.entrants.retain(|entrant| missing.iter().all(|one| one.system != entrant.system));
@@ -63,7 +63,7 @@ impl Plan {
     }
 }
 
-/// Carries a plan out, and writes as it goes.
+/// Carries a plan out, and writes the figures as they come.
 pub(crate) async fn run(plan: Plan, store: Store, output: &mut Output) -> Result<()> {
     let wanted: BTreeSet<&str> = plan.systems().filter(|one| one.own().is_none()).map(System::name).collect();
     let own: BTreeSet<Own> = plan.systems().filter_map(System::own).collect();
@@ -95,22 +95,22 @@ struct Bench {
     peers: Peers,
 }
 
-/// Where locks are.
+/// The place of the locks.
 struct Place {
     store: Store,
-    /// Those of a quorum, from when the first scenario wants them on.
+    /// The servers of a quorum, once a scenario has needed them.
     nodes: Option<Nodes>,
 }
 
 impl Place {
-    /// What each process is told.
+    /// Returns the task of each process.
     fn spec(&self, entrant: &Entrant, case: &Case, about: &str) -> Spec {
         let nodes = self.nodes.as_ref().filter(|_| case.scenario.is_of_quorum());
         let nodes = nodes.map_or_else(Vec::new, |nodes| nodes.urls(case.delay_us));
         case.spec(&entrant.system, self.store.url(), nodes, about)
     }
 
-    /// Empties what a run of the scenario finds.
+    /// Removes everything that a run of the scenario could find.
     async fn clear(&mut self, scenario: Scenario) -> Result<()> {
         self.store.clear().await?;
         if !scenario.is_of_quorum() {
@@ -123,7 +123,7 @@ impl Place {
         nodes.clear().await
     }
 
-    /// What the servers of its lock have done so far.
+    /// Returns the work of the servers of its lock so far.
     async fn cost(&mut self, scenario: Scenario) -> Result<Cost> {
         match &mut self.nodes {
             Some(nodes) if scenario.is_of_quorum() => nodes.cost().await,
@@ -151,7 +151,7 @@ impl Bench {
                         output.record(&Record::Run(Box::new(row)))?;
                         goes_on.push((entrant, direct));
                     }
-                    // It takes part no more: one that hangs would hang in every run.
+                    // It takes no further part: a system that hangs would hang in every run.
                     Err(failure) => output.record(&entrant.failed(run, failure)?)?,
                 }
             }
@@ -160,7 +160,8 @@ impl Bench {
         output.end_of_group()
     }
 
-    /// A run that is too short and too closely watched to count: what the system asks of the server, beside scripts.
+    /// A run that is too short and too closely monitored to count. It shows which commands the system sends beside
+    /// scripts.
     async fn sample(&mut self, entrant: &Entrant) -> Result<Direct> {
         if entrant.system.own().is_some() {
             return Ok(Direct::default());
@@ -170,7 +171,7 @@ impl Bench {
         let spec = self.place.spec(entrant, &entrant.case.sample(), &about);
         let mut crew = Crew::muster(entrant.case.processes, &spec, || command(&self.peers, &entrant.system)).await?;
         if entrant.case.scenario.is_of_quorum() {
-            // Nothing is said of the time of five servers; but one that fails has no figures.
+            // The direct commands on five servers are not measured; but a system that fails has no figures.
             crew.go().await?;
             return crew.end().await.map(|()| Direct::default());
         }
@@ -180,7 +181,7 @@ impl Bench {
             crew.end().await
         };
         let went = went.await;
-        // Whatever happened: the next run must not be listened to.
+        // In every case: the next run must not be monitored.
         let direct = monitor.end(&mut self.place.store).await?;
         went.map(|()| direct)
     }
@@ -195,12 +196,13 @@ impl Bench {
 }
 
 impl Entrant {
-    /// What it does, and who it is.
+    /// Its name and its case.
     pub(crate) fn title(&self) -> String {
         format!("{}, {}", self.case.title(), self.system.name())
     }
 
-    /// A failure of ours ends everything: what came after it would measure something else. One of a peer is its figure.
+    /// A failure of our own systems ends everything: later runs would measure something else. A failure of a peer is
+    /// recorded as its result.
     fn failed(&self, run: u32, failure: Failure) -> Result<Record> {
         match &self.system {
             System::Own(_) => Err(failure).context(format!("{}, run {run}", self.title())),
@@ -212,7 +214,7 @@ impl Entrant {
     }
 }
 
-/// What starts a worker of this system.
+/// Returns the command that starts a worker of this system.
 fn command(peers: &Peers, system: &System) -> Result<Command> {
     match system {
         System::Peer(name) => peers.worker(name),
@@ -224,7 +226,7 @@ fn command(peers: &Peers, system: &System) -> Result<Command> {
     }
 }
 
-/// A name for one run's keys that no other run has.
+/// Returns a unique name for the keys of one run.
 fn about(system: &System, run: u32) -> Result<String> {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).context("reading the clock")?;
     Ok(format!("{}{run}-{:x}", system.name(), wall.as_micros()))

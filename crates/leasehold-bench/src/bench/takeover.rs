@@ -1,4 +1,4 @@
-//! How long the next one waits when a holder dies, or gives back. Two processes: one that holds, and one that waits.
+//! How long the next client waits when a holder dies or releases. There are two processes: one holds, and one waits.
 
 use std::time::Duration;
 
@@ -26,7 +26,8 @@ pub(super) async fn measure(store: &mut Store, entrant: &Entrant, run: u32) -> R
     for time in 0..times {
         store.clear().await?;
         let spec = case.spec(system, store.url(), vec![], &about(system, run)?);
-        // At another moment between two renewals each time: what is left of the lease then is what the waiter waits for.
+        // At a different moment between two renewals each time: the waiter waits for the rest of the lease at that
+        // moment.
         let moment = u64::from(run) * times + time;
         let delay = Duration::from_micros(renewal_us(case) * (moment * 618 % 1000) / 1000);
         let wait_us = one(case, spec, delay).await.context(format!("takeover {time}"))?;
@@ -41,12 +42,12 @@ pub(super) async fn measure(store: &mut Store, entrant: &Entrant, run: u32) -> R
     Ok(row)
 }
 
-/// The time between two renewals of a lease.
+/// Returns the time between two renewals of a lease.
 fn renewal_us(case: &Case) -> u64 {
     case.lease_ms() * 1_000 / 3
 }
 
-/// From the end of one holder until the next one holds.
+/// Returns the time from the end of one holder until the next one holds.
 async fn one(case: &Case, wait: Spec, delay: Duration) -> Result<u64> {
     let hold = Spec { duty: Duty::Hold { lease_ms: case.lease_ms() }, ..wait.clone() };
     let (peers, system) = (Peers::default(), &wait.system);
@@ -66,10 +67,10 @@ async fn one(case: &Case, wait: Spec, delay: Duration) -> Result<u64> {
             holder.go().await?;
             let at_us = holder.report().await?.at_us;
             holder.end().await?;
-            at_us.ok_or("the holder does not say when it gave back")?
+            at_us.ok_or("the holder did not report when it released")?
         }
     };
-    let held_us = waiter.report().await?.at_us.ok_or("the waiter does not say when it held")?;
+    let held_us = waiter.report().await?.at_us.ok_or("the waiter did not report when it held")?;
     waiter.end().await?;
     held_us.checked_sub(ended_us).ok_or_else(|| "the waiter held before the holder ended".into())
 }

@@ -1,4 +1,4 @@
-//! What the user's words mean: a plan, or why there is none.
+//! Turns the user's arguments into a plan, or into a reason why there is none.
 
 use clap::ValueEnum;
 
@@ -8,15 +8,15 @@ use crate::peers::Peers;
 use crate::scenario::{Case, Ending, Extent, NameUse, Scenario};
 use crate::system::{Own, System};
 
-/// Releases are quick, and vary; a death takes as long as its lease.
+/// Releases are quick and vary; a death takes as long as its lease.
 const RELEASES: u64 = 10;
 
-/// Where the user names none.
+/// The default of --pairs.
 const PAIRS: u64 = 60_000;
 const BUSY_US: [u64; 3] = [0, 1, 10];
-/// Between two pairs of a process, for each process that wants the name: so it is free for most of the time.
+/// The pause of a process between two pairs, for each process that wants the name: so the name is free most of the time.
 const PAUSE_US: u64 = 5_000;
-/// Of each server of a quorum: none, and as far as another zone and back is at most.
+/// The delay of each server of a quorum: none, and the longest round trip to another zone.
 const DELAYS_US: [Option<u64>; 2] = [None, Some(5_000)];
 
 pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
@@ -66,12 +66,12 @@ pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
     Ok(plan)
 }
 
-/// The names of this program's own systems.
+/// Returns the names of this program's own systems.
 fn ours() -> String {
     Own::value_variants().iter().map(|own| own.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// An option that would change nothing: whoever gave it believes that it did.
+/// Refuses an option that would change nothing: the user believes that it did.
 fn refuse_ignored(scenario: Scenario, options: &Options) -> Result<(), String> {
     use Scenario::{Hot, HotLocal, Leases, Queue, Quorum, QuorumHot, ServerCost, Takeover, Uncontended};
     let of_one_server: &[Scenario] = &[Uncontended, Hot, HotLocal, Queue, Leases, ServerCost, Takeover];
@@ -92,7 +92,7 @@ fn refuse_ignored(scenario: Scenario, options: &Options) -> Result<(), String> {
     }
 }
 
-/// What cannot be meant, whatever peers there are.
+/// Refuses contradictions that are independent of the peers.
 fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String> {
     let refuse = |why: &str| Err(why.to_owned());
     match wanted {
@@ -166,7 +166,7 @@ fn groups(scenario: Scenario, options: &Options, named: &[System], peers: &[Syst
     };
     let cases = cases(scenario, options);
     if scenario == Scenario::Queue {
-        // Its sizes are compared with one another.
+        // The sizes of this scenario are compared with each other.
         return vec![Group { entrants: cases.into_iter().flat_map(entrants).collect(), runs }];
     }
     cases.into_iter().map(|case| Group { entrants: entrants(case), runs }).collect()

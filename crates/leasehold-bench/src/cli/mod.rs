@@ -1,4 +1,4 @@
-//! What the user said; [`meaning`] says what it means.
+//! The user's arguments; [`meaning`] interprets them.
 
 mod meaning;
 
@@ -11,24 +11,24 @@ use crate::bench::Plan;
 use crate::output::Format;
 use crate::scenario::Scenario;
 
-/// Where this repository keeps its peers.
+/// The directory of the peers in this repository.
 const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers");
 
-/// Measures Leasehold beside other locks, and beside the least that a lock on Redis can cost.
+/// Compares Leasehold with other locks, and with the least that a lock on Redis can cost.
 ///
-/// Systems take turns, each run in fresh processes; figures are medians with their ranges, and ratios are made within a
-/// turn. Starts a redis-server of its own on a free loopback port unless it is given a store, and for a quorum five more.
+/// Systems take turns, each run in new processes; figures are medians with their ranges, and ratios are made within a
+/// turn. Starts a redis-server on a free loopback port unless it is given a store, and five more for a quorum.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold-bench", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-struct Said {
-    /// What to measure.
+struct Arguments {
+    /// The scenario to measure.
     #[arg(value_enum, required_unless_present = "worker")]
     scenario: Option<Wanted>,
 
     #[command(flatten)]
     options: Options,
 
-    /// One process of a run: reads the rest from its standard input.
+    /// Be one process of a run: the task comes from standard input.
     #[arg(long, hide = true, exclusive = true)]
     worker: bool,
 
@@ -36,12 +36,12 @@ struct Said {
     command: Option<Other>,
 }
 
-/// What is no scenario.
+/// Commands that are no scenario.
 #[derive(Debug, Subcommand)]
 enum Other {
-    /// Make a page, DIR/REPORT.md, and its charts of the lines in DIR/raw, DIR/front.md and DIR/losses.md.
+    /// Make a page, DIR/REPORT.md, and its charts from the lines in DIR/raw, DIR/front.md and DIR/losses.md.
     Report {
-        /// Where the report is.
+        /// The directory of the report.
         dir: PathBuf,
     },
 }
@@ -52,12 +52,12 @@ struct Options {
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// Other libraries that take turns, too (uncontended, hot, server-cost, quorum, quorum-hot): their names in
-    /// `bench/peers/systems.json`, or `all` that can do it. They are built where they are not.
+    /// Other libraries that also take turns (uncontended, hot, server-cost, quorum, quorum-hot): their names in
+    /// `bench/peers/systems.json`, or `all` for every library that can run the scenario. They are built if necessary.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     peers: Vec<String>,
 
-    /// Where the peers are.
+    /// The directory of the peers.
     #[arg(long, value_name = "DIR", hide = true, default_value = PEERS)]
     peers_dir: PathBuf,
 
@@ -73,8 +73,8 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     runs: Option<u32>,
 
-    /// How long a run counts [default: 3; leases: 60]. A warm-up goes before it: a quarter of it and at most a second; of
-    /// a peer as long as it and at most a second.
+    /// How long a run counts, in seconds [default: 3; leases: 60]. The warm-up before it takes a quarter of it, and at
+    /// most a second; for a peer as long as the run, and at most a second.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
     seconds: Option<u64>,
 
@@ -95,7 +95,7 @@ struct Options {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pairs: Option<u64>,
 
-    /// For how long a holder computes (hot-local) [default: 0,1,10].
+    /// How long a holder computes (hot-local) [default: 0,1,10].
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     busy_us: Vec<u64>,
@@ -105,13 +105,13 @@ struct Options {
     #[arg(value_parser = clap::value_parser!(u64).range(100..=600_000))]
     lease_ms: Vec<u64>,
 
-    /// Keep the processors awake, by a loop on each that runs where nothing else does: where idle ones wake slowly, it is
-    /// their sleep that is measured otherwise.
+    /// Keep the processors awake, by a loop on each that runs when nothing else does. If idle processors wake slowly,
+    /// their sleep is measured otherwise.
     #[arg(long)]
     awake: bool,
 
-    /// Which systems take turns, ours (s5, floor, leasehold, leasehold-fair, leasehold-remote, fan, tokio-mutex, none) or
-    /// peers [default: ours that the scenario's bars compare].
+    /// The systems that take turns: ours (s5, floor, leasehold, leasehold-fair, leasehold-remote, fan, tokio-mutex, none)
+    /// or peers [default: our systems that the scenario's bars compare].
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     systems: Vec<String>,
 }
@@ -154,34 +154,34 @@ impl Wanted {
     }
 }
 
-/// What to do.
+/// The task of the program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task {
-    /// Be one process of somebody's run.
+    /// Be one process of a run.
     Work,
-    /// Measure.
+    /// Measure systems.
     Measure { plan: Plan, store: Option<String>, format: Format, plot: Option<PathBuf> },
-    /// Make a page of what was measured.
+    /// Make a page of the measurements.
     Report { dir: PathBuf },
 }
 
-/// Reads the arguments; the error knows how to print itself and which code to exit with.
+/// Parses the arguments. The error can print itself and knows the exit code.
 pub(crate) fn task(arguments: impl IntoIterator<Item = String>) -> Result<Task, clap::Error> {
-    let said = Said::try_parse_from(arguments)?;
-    if let Some(Other::Report { dir }) = said.command {
+    let parsed = Arguments::try_parse_from(arguments)?;
+    if let Some(Other::Report { dir }) = parsed.command {
         return Ok(Task::Report { dir });
     }
-    let wanted = match said.scenario {
-        Some(wanted) if !said.worker => wanted,
+    let wanted = match parsed.scenario {
+        Some(wanted) if !parsed.worker => wanted,
         _ => return Ok(Task::Work),
     };
-    let plan = meaning::plan(wanted, &said.options).map_err(|why| refused(&why))?;
-    let Options { store, json, plot, .. } = said.options;
+    let plan = meaning::plan(wanted, &parsed.options).map_err(|why| refused(&why))?;
+    let Options { store, json, plot, .. } = parsed.options;
     Ok(Task::Measure { plan, store, format: if json { Format::Json } else { Format::Table }, plot })
 }
 
 fn refused(why: &str) -> clap::Error {
-    Said::command().error(ErrorKind::ArgumentConflict, why)
+    Arguments::command().error(ErrorKind::ArgumentConflict, why)
 }
 
 #[cfg(test)]

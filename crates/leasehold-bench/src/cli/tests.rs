@@ -9,11 +9,11 @@ fn read(line: &str) -> Result<Task, clap::Error> {
 fn plan(line: &str) -> Plan {
     match read(line).unwrap() {
         Task::Measure { plan, .. } => plan,
-        other => panic!("{line} measures, and is not {other:?}"),
+        other => panic!("{line} should measure, but is {other:?}"),
     }
 }
 
-/// The first case of each group, with who takes part.
+/// Returns the first case of each group, with the systems that take part.
 fn cases(plan: &Plan) -> Vec<(&Case, Vec<&str>)> {
     plan.groups
         .iter()
@@ -23,7 +23,7 @@ fn cases(plan: &Plan) -> Vec<(&Case, Vec<&str>)> {
 
 #[test]
 fn the_clap_definition_is_sound() {
-    Said::command().debug_assert();
+    Arguments::command().debug_assert();
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn defaults_are_those_of_the_bars() {
 }
 
 #[test]
-fn queues_of_all_lengths_take_turns_and_so_do_no_other_sizes() {
+fn only_the_sizes_of_a_queue_take_turns() {
     let queue = plan("queue");
     let [group] = &queue.groups[..] else { panic!("{queue:?}") };
     let waiters: Vec<_> = group.entrants.iter().map(|one| (one.system.name(), one.case.tasks)).collect();
@@ -70,7 +70,7 @@ fn all_is_everything() {
 }
 
 #[test]
-fn a_quorum_is_at_hand_or_some_way_off_and_shared_by_few_or_many() {
+fn a_quorum_is_near_or_delayed_and_shared_by_few_or_many() {
     let near_and_far = plan("quorum");
     let delays: Vec<_> =
         cases(&near_and_far).iter().map(|(case, who)| (case.delay_us, case.tasks, who.clone())).collect();
@@ -83,7 +83,7 @@ fn a_quorum_is_at_hand_or_some_way_off_and_shared_by_few_or_many() {
 }
 
 #[test]
-fn of_all_peers_those_take_part_in_a_quorum_that_can() {
+fn all_peers_that_can_take_part_in_a_quorum() {
     let dir = tempfile::tempdir().unwrap();
     let list = r#"[{"system":"a","dir":"x","class":"poll","has":[]},
         {"system":"b","dir":"x","class":"poll","has":[],"quorum":true}]"#;
@@ -150,7 +150,7 @@ fn a_worker_takes_nothing_else_and_a_report_a_directory() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_anything_is_measured() {
+fn contradictions_are_refused_before_anything_is_measured() {
     for (line, kind) in [
         ("", ErrorKind::MissingRequiredArgument),
         ("cold", ErrorKind::InvalidValue),

@@ -1,5 +1,5 @@
 //! The floor of a quorum: one script to each server at once, decided as soon as a majority has answered. It has no token,
-//! no renewal, no queue and no clock, and forgets whom it did not hear.
+//! no renewal, no queue and no clock, and does not follow up servers that did not answer.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -20,7 +20,8 @@ struct Shared {
     connections: Vec<MultiplexedConnection>,
     acquire: String,
     release: String,
-    /// A value of 32 digits that no other attempt has, with the process's number: the names are of one process here.
+    /// A value of 32 digits that no other attempt has, with the process's number: in this scenario the names belong to
+    /// one process.
     attempts: AtomicU64,
 }
 
@@ -52,7 +53,8 @@ pub(crate) struct FanLock {
 type Asking = Pin<Box<dyn Future<Output = redis::RedisResult<bool>> + Send>>;
 
 impl FanLock {
-    /// Asks all, and hears a majority. What the others say is not waited for; it was sent, and is answered in order.
+    /// Sends to all servers, and waits for a majority. It does not wait for the other replies: the requests were sent,
+    /// and each connection answers in order.
     async fn call(&self, script: &str, value: &str) -> Result<()> {
         let shared = &self.client.0;
         let mut evalsha = redis::cmd("EVALSHA");

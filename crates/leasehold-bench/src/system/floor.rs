@@ -1,6 +1,7 @@
 //! The floor: a hand-over in two scripts that does only what every fair hand-over must do. It queues, makes the next
-//! waiter the holder, and tells it. It has no renewal, no retry, no reconnect, no claim, no lateness and no cancellation,
-//! and one lost message stops it for a lease: what a lock costs above it is the price of the rules.
+//! waiter the holder, and notifies it. It has no renewal, no retry, no reconnect, no claim, no lateness and no
+//! cancellation, and one lost message stops it for the length of a lease. The cost of a lock above this floor is the
+//! price of the rules.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,7 +28,7 @@ struct Shared {
     waiting: Waiting,
 }
 
-/// Who waits in this process, by the attempt's number.
+/// The waiters of this process, by the attempt's number.
 #[derive(Clone, Default)]
 struct Waiting(Arc<Mutex<HashMap<u64, oneshot::Sender<()>>>>);
 
@@ -61,7 +62,7 @@ impl Client for Floor {
         tokio::spawn(async move {
             while let Some(push) = arrived.recv().await {
                 if let Some(wake) = granted_attempt(&push).and_then(|attempt| woken.leave(attempt)) {
-                    // A receiver that is gone belongs to a task that was dropped: the run is over.
+                    // If the receiver is gone, its task was dropped: the run is over.
                     let _ = wake.send(());
                 }
             }
@@ -80,7 +81,7 @@ fn with_resp3(url: &str) -> String {
     format!("{url}{joint}protocol=resp3")
 }
 
-/// The attempt that a message says is granted: `inbox attempt time`.
+/// Returns the attempt that a message grants: `inbox attempt time`.
 fn granted_attempt(push: &PushInfo) -> Option<u64> {
     match (&push.kind, push.data.last()?) {
         (PushKind::Message, Value::BulkString(text)) => std::str::from_utf8(text).ok()?.split(' ').nth(1)?.parse().ok(),
@@ -113,7 +114,7 @@ impl Lock for FloorLock {
         let shared = &self.client.shared;
         let attempt = shared.attempts.fetch_add(1, Ordering::Relaxed);
         let entry = format!("{} {attempt}", shared.inbox);
-        // Entered before the request leaves: the message may overtake the answer on its way to this task.
+        // Registered before the request is sent: the message may arrive at this task before the reply.
         let woken = shared.waiting.enter(attempt);
         match self.call(&shared.acquire, &entry).await? {
             0 => woken.await.context("floor: the connection is gone")?,
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_protocol_is_asked_for_in_any_url() {
+    fn every_url_gets_the_protocol() {
         assert_eq!(with_resp3("redis://127.0.0.1:1"), "redis://127.0.0.1:1?protocol=resp3");
         assert_eq!(with_resp3("redis://h/0?x=1"), "redis://h/0?x=1&protocol=resp3");
     }

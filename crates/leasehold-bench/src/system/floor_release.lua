@@ -1,4 +1,4 @@
--- Give the lock to the next waiter that hears of it: the bare hand-over, without one safety rule.
+-- Give the lock to the next waiter that receives the message: the bare hand-over, without one safety rule.
 -- KEYS    1 the lock · 2 its queue
 -- ARGV    1 'inbox attempt' of the holder · 2 lease_ms
 -- RETURNS 0 not held · 1 nobody waits · 2 handed over

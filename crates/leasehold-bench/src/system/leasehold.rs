@@ -1,4 +1,4 @@
-//! Leasehold, as its users have it: `lock().await` and `release().await`.
+//! Leasehold, as users call it: `lock().await` and `release().await`.
 
 use leasehold::Released;
 
@@ -20,7 +20,7 @@ impl Client for Leasehold {
     }
 }
 
-/// The same with every lock [fair](leasehold::Mutex::fair).
+/// Leasehold with every lock [fair](leasehold::Mutex::fair).
 #[derive(Clone)]
 pub(crate) struct LeaseholdFair(Leasehold);
 
@@ -36,7 +36,7 @@ impl Client for LeaseholdFair {
     }
 }
 
-/// The same without hand-over inside the client: each lock stands in the store's queue for itself.
+/// Leasehold without hand-over inside the client: each lock has its own place in the store's queue.
 #[derive(Clone)]
 pub(crate) struct LeaseholdRemote(Leasehold);
 

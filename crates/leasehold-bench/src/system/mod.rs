@@ -1,4 +1,4 @@
-//! What is measured. A system knows how to lock and how to give back, and nothing of the scenario that it runs in.
+//! The measured systems. A system can lock and release, and does not know the scenario in which it runs.
 
 mod fan;
 mod floor;
@@ -24,7 +24,7 @@ pub(crate) use tokio_mutex::TokioMutex;
 
 use crate::error::{Context, Result};
 
-/// A lock to measure, or something to measure it against.
+/// A lock to measure, or a lower limit for comparison.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum System {
@@ -33,13 +33,13 @@ pub(crate) enum System {
     Peer(String),
 }
 
-/// What this program drives itself.
+/// The systems that this program runs itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Own {
-    /// SET NX PX and compare-and-delete, a script each: the least that a lock on Redis can be. Polls when it is taken.
+    /// SET NX PX and compare-and-delete, a script each: the simplest lock on Redis. It polls while the lock is taken.
     S5,
-    /// The bare two-script hand-over without safety rules: the least that a fair queue on Redis can be.
+    /// The bare two-script hand-over without safety rules: the simplest fair queue on Redis.
     Floor,
     /// Leasehold.
     Leasehold,
@@ -47,16 +47,16 @@ pub(crate) enum Own {
     LeaseholdFair,
     /// Leasehold without hand-over inside a process.
     LeaseholdRemote,
-    /// One script to each of several servers at once, until a majority has answered: the least that a quorum can be.
+    /// One script to each of several servers at once, until a majority has answered: the simplest quorum.
     Fan,
     /// tokio's own lock, within one process: no lease, no store, no server.
     TokioMutex,
-    /// No lock at all. It must lose updates: it is the check of the instrument.
+    /// No lock at all. It must lose updates: that checks the measurement.
     None,
 }
 
 impl Own {
-    /// Its name in figures and arguments.
+    /// Returns its name in figures and arguments.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::S5 => "s5",
@@ -72,7 +72,7 @@ impl Own {
 }
 
 impl System {
-    /// Its name in figures and arguments.
+    /// Returns its name in figures and arguments.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Own(own) => own.name(),
@@ -80,7 +80,7 @@ impl System {
         }
     }
 
-    /// Which of ours it is.
+    /// Returns which of our systems it is.
     pub(crate) fn own(&self) -> Option<Own> {
         match self {
             Self::Own(own) => Some(*own),
@@ -88,7 +88,7 @@ impl System {
         }
     }
 
-    /// The system of this name; whether there is such a peer is not known here.
+    /// Returns the system of this name, without a check whether such a peer exists.
     pub(crate) fn named(name: &str) -> Self {
         Own::from_str(name, false).map_or_else(|_| Self::Peer(name.to_owned()), Self::Own)
     }
@@ -100,7 +100,7 @@ impl From<Own> for System {
     }
 }
 
-/// One process's client of a system.
+/// The client of a system in one process.
 pub(crate) trait Client: Clone + Send + Sync + 'static {
     type Lock: Lock;
 
@@ -109,33 +109,33 @@ pub(crate) trait Client: Clone + Send + Sync + 'static {
     fn lock(&self, name: String) -> Self::Lock;
 }
 
-/// One name's lock.
+/// The lock of one name.
 pub(crate) trait Lock: Send + Sync + 'static {
-    /// What its holder keeps until it gives the lock back.
+    /// The value that its holder keeps until it releases the lock.
     type Held<'lock>: Send
     where
         Self: 'lock;
 
     fn acquire(&self) -> impl Future<Output = Result<Self::Held<'_>>> + Send;
 
-    /// Fails where the lock was not held any more: then the figures would be those of a broken run.
+    /// Fails if the lock was not held any more: the figures would be those of a broken run.
     fn release<'lock>(&'lock self, held: Self::Held<'lock>) -> impl Future<Output = Result<()>> + Send;
 
-    /// Its fencing token, where the system has one.
+    /// Returns its fencing token, if the system has one.
     fn token(held: &Self::Held<'_>) -> Option<u64>;
 }
 
 /// The lease of every system: Leasehold's default.
 pub(crate) const LEASE_MS: u64 = 30_000;
 
-/// Commands that may wait for the connection's task. With the default of 50, a thousand tasks queue for the queue, which
-/// costs every system of this crate a fifth of its speed and says nothing about locks.
+/// How many commands may wait for the connection's task. With the default of 50, a thousand tasks wait for a place in the
+/// queue, which costs every system of this crate a fifth of its speed and shows nothing about locks.
 const PIPELINE_BUFFER: usize = 16 * 1024;
 
-/// Longer than any pause of a busy machine: a time-out would end the run.
+/// Longer than any pause of a busy machine: a timeout would end the run.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection like everybody else's: every system that speaks through this crate gets the same settings.
+/// Opens a connection. Every system that uses this crate gets the same settings.
 pub(crate) async fn connection(url: &str) -> Result<MultiplexedConnection> {
     connection_with(url, AsyncConnectionConfig::new()).await
 }
@@ -150,7 +150,7 @@ async fn connection_with(url: &str, config: AsyncConnectionConfig) -> Result<Mul
     redis::Client::open(info).context(tried)?.get_multiplexed_async_connection_with_config(&config).await.context(tried)
 }
 
-/// Loads a script; its hash is what EVALSHA takes.
+/// Loads a script. Returns its hash, for EVALSHA.
 async fn load(connection: &mut MultiplexedConnection, script: &str) -> Result<String> {
     redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await.context("loading a script")
 }

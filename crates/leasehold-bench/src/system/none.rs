@@ -1,4 +1,4 @@
-//! No lock. A benchmark that counts lost updates and never finds one may just be unable to.
+//! No lock. A benchmark that counts lost updates and never finds one could simply be unable to find them.
 
 use super::{Client, Lock};
 use crate::error::Result;

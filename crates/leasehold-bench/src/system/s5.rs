@@ -1,4 +1,5 @@
-//! The textbook lock: `SET NX PX`, and compare-and-delete. No queue, no token, no renewal, no loss that is noticed.
+//! The textbook lock: `SET NX PX`, and compare-and-delete. It has no queue, no token and no renewal, and does not notice
+//! a loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +10,8 @@ use redis::aio::MultiplexedConnection;
 use super::{Client, LEASE_MS, Lock, connection, load};
 use crate::error::{Context, Result};
 
-/// How long a loser sleeps before it asks again. It has nothing better than a guess: short wastes the server, long
-/// wastes the lock.
+/// How long a loser sleeps before it tries again. It can only guess: a short sleep costs the server, a long one leaves
+/// the lock unused.
 const POLL: Duration = Duration::from_millis(5);
 
 #[derive(Clone)]
@@ -63,7 +64,7 @@ impl Lock for S5Lock {
     async fn acquire(&self) -> Result<String> {
         let shared = &self.client.shared;
         let value = format!("{:016x}{:016x}", shared.process, shared.attempts.fetch_add(1, Ordering::Relaxed));
-        // Bounded by whoever measures: a worker that is not done in time is an error there.
+        // The caller's time limit ends this loop: a worker that is not done in time is an error there.
         while !self.call(&shared.acquire, &value).await? {
             tokio::time::sleep(POLL).await;
         }

@@ -1,4 +1,5 @@
-//! `tokio::sync::Mutex`: what a lock costs that has to outlive nothing. Fair, and of one process.
+//! `tokio::sync::Mutex`: the cost of a lock that does not have to outlive its process. It is fair, and works in one
+//! process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};

@@ -1,4 +1,4 @@
-//! Very many leases that are held, and nothing else: what is left is renewal.
+//! Very many leases that are held without other work: only renewals remain.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use super::{Report, Spec, cpu_us, start};
 use crate::error::{Context, Result};
 
-/// How many of them are asked for at a time, before anything is counted.
+/// How many of them are requested at a time, before anything is counted.
 const ASKERS: u32 = 64;
 
 pub(super) async fn run(spec: &Spec, lease_ms: u64) -> Result<Report> {
@@ -23,10 +23,10 @@ pub(super) async fn run(spec: &Spec, lease_ms: u64) -> Result<Report> {
     let (began, cpu_before_us) = (Instant::now(), cpu_us());
     sleep(window).await;
     let (held, cpu_us) = (began.elapsed(), cpu_us() - cpu_before_us);
-    // A lease that was lost stays lost: looking once, at the end, finds them all.
+    // A lost lease stays lost: one check at the end finds them all.
     let kept: Vec<u64> = guards.iter().map(|guard| u64::from(guard.check().is_ok())).collect();
     let lost = kept.iter().filter(|kept| **kept == 0).count() as u64;
-    // To give them back is no part of holding them.
+    // Releasing them is not part of holding them.
     std::mem::forget(guards);
     let pairs = kept.len() as u64;
     let counted_us = held.as_micros() as u64;

@@ -1,10 +1,11 @@
-//! One process of a run. It reads what to do, connects, says that it is ready, starts when it is told, and reports.
+//! One process of a run. It reads its task, connects, reports that it is ready, starts at a signal, and reports its
+//! figures.
 //!
-//! Every run has fresh processes, also where one would do: no system meets the allocator, the connection or the server's
-//! client buffers that another one left.
+//! Every run has new processes, even if one process could do all runs: no system finds the allocator, the connection or
+//! the server's client buffers in the state in which another system left them.
 //!
-//! Peers are processes of the same kind, in languages of their own: [`Spec`], [`READY`], [`GO`] and [`Report`] are what
-//! they share with us. They are told of no [`Duty`] but the usual one.
+//! Peers are processes of the same kind, in languages of their own: [`Spec`], [`READY`], [`GO`] and [`Report`] are their
+//! interface. They only get the usual [`Duty`].
 
 mod leases;
 mod pairs;
@@ -22,22 +23,22 @@ use crate::nodes;
 use crate::stats::{PackedWaits, Waits};
 use crate::system::{Fan, Floor, Leasehold, LeaseholdFair, LeaseholdRemote, Own, S5, System, TokioMutex, Unlocked};
 
-/// What a worker is told, as one line of JSON on its standard input (not among its arguments, which everybody on the
-/// machine can read: the URL may have a password in it).
+/// The task of a worker, one line of JSON on its standard input. (Arguments could be read by everybody on the machine,
+/// and the URL may contain a password.)
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spec {
     pub(crate) system: System,
     pub(crate) url: String,
-    /// The servers of the lock, where it is one of several; the counter is at `url` all the same.
+    /// The servers of the lock, if it is on several; the counter is at `url` all the same.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) nodes: Vec<String>,
     pub(crate) threads: u32,
     pub(crate) tasks: u32,
     pub(crate) names: Names,
-    /// Counted up inside the lock by GET and SET, which loses updates where two are inside.
+    /// A counter that is incremented inside the lock by GET and SET: if two clients are inside, updates are lost.
     pub(crate) counter: Option<String>,
     pub(crate) span: Span,
-    /// Between two pairs: as long on average, at random.
+    /// The average length of a random pause between two pairs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pause_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Duty::is_usual")]
@@ -45,7 +46,7 @@ pub(crate) struct Spec {
 }
 
 impl Spec {
-    /// Where the lock is.
+    /// Returns the URL of the lock.
     fn lock_url(&self) -> String {
         if self.nodes.is_empty() { self.url.clone() } else { nodes::url_of(&self.nodes) }
     }
@@ -77,18 +78,18 @@ impl Names {
     }
 }
 
-/// When a run ends.
+/// The end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Span {
-    /// By the clock; pairs that end in the warm-up are made and not counted.
+    /// By the clock; pairs that end in the warm-up are not counted.
     Window { warm_up_ms: u64, window_ms: u64 },
-    /// After so many pairs of each task.
+    /// After this many pairs of each task.
     Pairs { each: u64 },
 }
 
 impl Span {
-    /// After this a run hangs: no lock of any system waits for as long.
+    /// Returns the time after which a run counts as hanging: no lock of any system waits for as long.
     pub(crate) fn limit(&self) -> Duration {
         let planned_ms = match self {
             Self::Window { warm_up_ms, window_ms } => warm_up_ms + window_ms,
@@ -107,22 +108,22 @@ impl Span {
     }
 }
 
-/// What a worker does with its locks.
+/// The work of a worker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Duty {
-    /// Its tasks lock and unlock, and count where there is a counter.
+    /// Its tasks lock and unlock, and increment the counter if there is one.
     #[default]
     Pairs,
-    /// The same, with a counter of this process, and so long a computation inside.
+    /// As before, with a counter of this process, and a computation of this length inside.
     Busy { busy_us: u64 },
-    /// The same on one name, from when as many as there are tasks wait in the store's queue.
+    /// As before on one name, once as many clients as there are tasks wait in the store's queue.
     Queue,
-    /// Holds a lease of each name, and does nothing.
+    /// Holds a lease of each name, without other work.
     Leases { lease_ms: u64 },
-    /// Holds one until it is told to give it back, if it lives as long.
+    /// Holds a lease until the signal to release it, unless it is killed before.
     Hold { lease_ms: u64 },
-    /// Waits for that one.
+    /// Waits for the lease of that holder.
     Wait { lease_ms: u64 },
 }
 
@@ -132,41 +133,41 @@ impl Duty {
     }
 }
 
-/// What a worker says at the end, as one line of JSON. What is optional no peer says.
+/// The report of a worker at the end, one line of JSON. Peers do not send the optional fields.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Counted pairs, by task.
     pub(crate) served: Vec<u64>,
-    /// All pairs, those of the warm-up too.
+    /// All pairs, including those of the warm-up.
     pub(crate) pairs: u64,
-    /// How long was counted.
+    /// The length of the counted time.
     pub(crate) counted_us: u64,
-    /// Processor time of this process from the start on, for all pairs.
+    /// Processor time of this process since its start, for all pairs.
     pub(crate) cpu_us: u64,
     pub(crate) waits: PackedWaits,
-    /// What a counter of this process came to, where there is one.
+    /// The final value of a counter of this process, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) local_count: Option<u64>,
-    /// How it came to its grants, where tokens tell.
+    /// How it got its grants, if tokens show it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) grants: Option<Grants>,
-    /// Rounds for each of all its grants, those of the warm-up too, where a quorum made them.
+    /// Rounds for each of all its grants, including those of the warm-up, if a quorum granted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) attempts: Option<PackedWaits>,
-    /// Of the leases that it held, those that it lost.
+    /// How many of its leases it lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lost_leases: Option<u64>,
-    /// When it began to give back, or held: by [`now_us`], which is the same clock in all processes.
+    /// When it began to release, or began to hold: by [`now_us`], which is the same clock in all processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) at_us: Option<u64>,
 }
 
-/// What a worker says when it is connected.
+/// The message of a connected worker.
 pub(crate) const READY: &str = "ready";
-/// What it is told then.
+/// The start signal for it.
 pub(crate) const GO: &str = "go";
 
-/// The life of a worker.
+/// Runs a worker from its start to its end.
 pub(crate) fn main() -> Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).context("reading the task")?;
@@ -178,8 +179,8 @@ pub(crate) fn main() -> Result<()> {
     let runtime = runtime.context("starting a runtime")?;
     let report = runtime.block_on(carry_out(spec))?;
     println!("{}", serde_json::to_string(&report).context("writing the report")?);
-    // At once, with whatever is still held or waited for, and with the runtime: to give 100,000 leases back, or to leave a
-    // queue, would be measured with them.
+    // At once, with everything that is still held or waited for, and with the runtime: otherwise the release of 100,000
+    // leases, or the departure of a queue, would be measured as well.
     std::process::exit(0)
 }
 
@@ -203,7 +204,7 @@ async fn carry_out(spec: Spec) -> Result<Report> {
     }
 }
 
-/// Says that this worker is ready, and returns when it is told to go.
+/// Reports that this worker is ready, and returns at the start signal.
 async fn start() -> Result<()> {
     println!("{READY}");
     tokio::task::spawn_blocking(await_go).await.context("waiting for the start")?
@@ -212,15 +213,15 @@ async fn start() -> Result<()> {
 fn await_go() -> Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).context("waiting for the start")?;
-    if line.trim_end() == GO { Ok(()) } else { Err("the run was called off".into()) }
+    if line.trim_end() == GO { Ok(()) } else { Err("the run was aborted".into()) }
 }
 
-/// What all threads of this process have used of the processors so far.
+/// Returns the processor time of all threads of this process so far.
 fn cpu_us() -> u64 {
     read_us(ClockId::ProcessCPUTime)
 }
 
-/// A moment that other processes of this machine can compare with theirs.
+/// Returns a time that other processes of this machine can compare with theirs.
 pub(crate) fn now_us() -> u64 {
     read_us(ClockId::Monotonic)
 }
@@ -230,7 +231,7 @@ fn read_us(clock: ClockId) -> u64 {
     read.tv_sec as u64 * 1_000_000 + read.tv_nsec as u64 / 1_000
 }
 
-/// What one task did.
+/// The figures of one task.
 #[derive(Default)]
 struct Tally {
     served: u64,
@@ -239,7 +240,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// Notes a pair, and whether it counts.
+    /// Records a pair, and whether it counts.
     fn note(&mut self, wait_us: u64, is_counted: impl FnOnce() -> bool) {
         self.pairs += 1;
         if is_counted() {
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_survives_the_way_to_the_worker() {
+    fn a_spec_survives_serialization() {
         for duty in [Duty::Pairs, Duty::Queue, Duty::Leases { lease_ms: 3 }] {
             let line = serde_json::to_string(&spec(duty)).unwrap();
             assert!(!line.contains('\n'));
@@ -292,22 +293,22 @@ mod tests {
         }
     }
 
-    /// Programs in other languages read it.
+    /// Programs in other languages read this text.
     #[test]
-    fn peers_are_told_this_and_no_more() {
+    fn peers_get_this_task_only() {
         let wanted = concat!(
             r#"{"system":"floor","url":"redis://h:1","threads":2,"tasks":3,"names":{"per-task":"p"},"counter":"c","#,
             r#""span":{"window":{"warm_up_ms":1,"window_ms":2}}}"#
         );
         assert_eq!(serde_json::to_string(&spec(Duty::Pairs)).unwrap(), wanted);
-        let said = r#"{"served":[3,4],"pairs":9,"counted_us":2000,"cpu_us":70,"waits":[[5,6],[8,1]]}"#;
-        let report: Report = serde_json::from_str(said).unwrap();
+        let text = r#"{"served":[3,4],"pairs":9,"counted_us":2000,"cpu_us":70,"waits":[[5,6],[8,1]]}"#;
+        let report: Report = serde_json::from_str(text).unwrap();
         assert_eq!((report.served, report.pairs, report.grants), (vec![3, 4], 9, None));
         assert_eq!(Waits::from(&report.waits).max_us(), 8);
     }
 
     #[test]
-    fn tasks_share_a_name_only_where_they_are_told_to() {
+    fn tasks_share_a_name_only_if_the_task_demands_it() {
         let one = Names::One("n".into());
         assert_eq!(one.of_task(0), one.of_task(1));
         let own = Names::PerTask("n".into());

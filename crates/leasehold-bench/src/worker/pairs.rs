@@ -1,4 +1,4 @@
-//! Tasks that lock and unlock, and what they do in between.
+//! Tasks that lock and unlock, and their work in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,8 +18,8 @@ pub(super) async fn run<C: Client>(spec: Spec) -> Result<Report> {
     let limit = spec.span.limit();
     let section = match (spec.duty, &spec.counter) {
         (Duty::Busy { busy_us }, _) => Section::Busy { inside: Duration::from_micros(busy_us), count: Arc::default() },
-        // Apart from the lock's connection, for every system: it must not ride in the lock's packets, or a system that
-        // uses a connection of its own would pay for a packet that the other one saves.
+        // A connection apart from the lock's, for every system: the counter's commands must not travel in the lock's
+        // packets. A system that uses a connection of its own would otherwise pay for a packet that the other one saves.
         (_, Some(key)) => {
             let connection = system::connection(&spec.url).await?;
             Section::Count { connection, key: key.clone(), grants: Arc::default() }
@@ -90,11 +90,11 @@ async fn one_task<C: Client>(
     Ok(tally)
 }
 
-/// Random pauses: xorshift, which is as good as any for this.
+/// Random pauses: xorshift, which is good enough for this.
 struct Pauses(u64);
 
 impl Pauses {
-    /// As long on average.
+    /// Returns the next pause; `mean_us` is their average length.
     fn next(&mut self, mean_us: u64) -> Duration {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -116,17 +116,17 @@ pub(super) fn is_counted(span: Span, started: Instant) -> bool {
     at >= Duration::from_millis(warm_up_ms) && at < Duration::from_millis(warm_up_ms + window_ms)
 }
 
-/// What is done while the lock is held.
+/// The work while the lock is held.
 #[derive(Clone)]
 enum Section {
     Empty,
-    /// A counter in the store that only a lock keeps right: read here, written back there.
+    /// A counter in the store that only a lock keeps correct: read here, written back there.
     Count {
         connection: MultiplexedConnection,
         key: String,
         grants: Arc<Mutex<Grants>>,
     },
-    /// A counter of this process, likewise; and so long a computation.
+    /// A counter of this process, used in the same way, and a computation of this length.
     Busy {
         inside: Duration,
         count: Arc<AtomicU64>,
@@ -155,7 +155,7 @@ impl Section {
         }
     }
 
-    /// What the counter of this process came to, and how the grants came, where either is known.
+    /// Returns the final value of the counter of this process, and the origin of the grants, if they are known.
     fn found(&self) -> (Option<u64>, Option<Grants>) {
         match self {
             Self::Empty => (None, None),
@@ -173,14 +173,14 @@ async fn count_up(connection: &mut MultiplexedConnection, key: &str) -> redis::R
     redis::cmd("SET").arg(key).arg(count.unwrap_or(0) + 1).query_async(connection).await
 }
 
-/// How this process came to the grants of one name. The store's tokens are the server's time in µs, which moves on by far
-/// more than one from one grant to the next: a token that is one more than the last was passed on within the process.
+/// How this process got the grants of one name. The store's tokens are the server's time in µs, which advances by far
+/// more than one between two grants: a token that is one more than the last was handed over within the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Grants {
     last: Option<u64>,
     /// Grants that the store made.
     pub(crate) by_store: u64,
-    /// How many of them were passed on at least once before they were given back.
+    /// How many of them were handed over at least once before they were released.
     pub(crate) local_runs: u64,
     is_passed_on: bool,
 }
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_tell_who_granted() {
+    fn tokens_show_the_origin_of_grants() {
         let mut grants = Grants::default();
         for token in [1_000, 1_001, 1_002, 5_000, 9_000, 9_001] {
             grants.note(token);

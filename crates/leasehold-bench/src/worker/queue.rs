@@ -1,8 +1,8 @@
-//! Hand-overs while a queue of one length stands behind them, in the store and not in this process: waiters that want
-//! their order kept over all clients have entries of their own.
+//! Hand-overs while a queue of a constant length waits in the store and not in this process: waiters that need a strict
+//! order over all clients have entries of their own.
 //!
-//! The queue is complete before anything is counted, and nobody leaves it at the end. Whoever holds when time is over
-//! keeps the lock: from then on nothing is handed over, so what the server has done belongs to the pairs that are reported.
+//! The queue is complete before anything is counted, and nobody leaves it at the end. The last holder keeps the lock:
+//! after the end of the time nothing is handed over, so the server's work belongs to the reported pairs.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -21,12 +21,12 @@ use crate::system::{Client, LeaseholdFair, Lock};
 
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What the tasks share.
+/// The state that the tasks share.
 struct Queue {
     lock: leasehold::Mutex,
     span: Span,
     book: Mutex<Book>,
-    /// Somebody holds, and will not give back.
+    /// The last holder will not release.
     is_kept: Notify,
 }
 
@@ -34,7 +34,7 @@ struct Queue {
 struct Book {
     started: Option<Instant>,
     is_over: bool,
-    /// Of all tasks: ten thousand histograms would be 200 MB, and one at a time holds.
+    /// Of all tasks: ten thousand histograms would take 200 MB, and there is one holder at a time.
     tally: Tally,
     /// Counted pairs, by task.
     served: Vec<u64>,
@@ -45,7 +45,7 @@ pub(super) async fn run(spec: Spec) -> Result<Report> {
     let name = spec.names.of_task(0).ok_or("a queue is of one name")?;
     let lock = LeaseholdFair::connect(&spec.url).await?.lock(name);
     let first = lock.acquire().await?;
-    // One task more than wait: the one that holds.
+    // One task more than there are waiters: the holder.
     let book = Mutex::new(Book { served: vec![0; spec.tasks as usize + 1], ..Book::default() });
     let queue = Arc::new(Queue { lock, span: spec.span, book, is_kept: Notify::new() });
     let mut tasks = JoinSet::new();
@@ -72,9 +72,9 @@ impl Queue {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns when as many wait.
+    /// Returns once as many clients wait.
     async fn fill(&self, waiters: usize) -> Result<()> {
-        while self.lock.inspect().await.context("looking at the queue")?.waiters < waiters {
+        while self.lock.inspect().await.context("inspecting the queue")?.waiters < waiters {
             sleep(LOOK).await;
         }
         Ok(())
@@ -98,8 +98,9 @@ impl Queue {
         }
     }
 
-    /// Notes a pair whose release is about to leave; false when time is over. Not behind the release: the next one may hold
-    /// before this one has its answer, and a pair that the server has done would be missing.
+    /// Records a pair whose release is about to be sent; returns false when the time is over. It must not come after the
+    /// release: the next task may hold before this one has its answer, and a pair that the server has done would be
+    /// missing.
     fn note(&self, task: usize, wait_us: u64) -> bool {
         let book = &mut *self.book();
         if book.is_over {

@@ -1,4 +1,4 @@
-//! A holder, and who comes after it: two processes, of which the first may be killed.
+//! A holder, and the client that waits for its lease: two processes, of which the first may be killed.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::system::Lock;
 
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Holds until it is told to give back.
+/// Holds until the signal to release.
 pub(super) async fn hold(spec: &Spec, lease_ms: u64) -> Result<Report> {
     let mutex = mutex(spec, lease_ms).await?;
     let guard = mutex.acquire().await?;
@@ -21,7 +21,7 @@ pub(super) async fn hold(spec: &Spec, lease_ms: u64) -> Result<Report> {
     Ok(Report { at_us: Some(at_us), ..Report::of(&[], 0, cpu_us()) })
 }
 
-/// Waits, and says when it held.
+/// Waits, and reports when it held.
 pub(super) async fn wait(spec: &Spec, lease_ms: u64) -> Result<Report> {
     let mutex = mutex(spec, lease_ms).await?;
     let waiter = mutex.clone();
@@ -47,7 +47,7 @@ async fn mutex(spec: &Spec, lease_ms: u64) -> Result<Mutex> {
 }
 
 async fn queued(mutex: &Mutex) -> Result<()> {
-    while mutex.inspect().await.context("looking at the queue")?.waiters == 0 {
+    while mutex.inspect().await.context("inspecting the queue")?.waiters == 0 {
         sleep(LOOK).await;
     }
     Ok(())

@@ -17,7 +17,7 @@ fn bench(arguments: &str) -> Output {
     command.args(arguments.split_whitespace()).output().unwrap()
 }
 
-/// The lines of a run that ended well.
+/// Returns the lines of a run that succeeded.
 fn all_lines(arguments: &str) -> Vec<Value> {
     let output = bench(&format!("{arguments} --json"));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -29,7 +29,7 @@ fn of(lines: &[Value], record: &str) -> Vec<Value> {
     lines.iter().filter(|line| line["record"] == record).cloned().collect()
 }
 
-/// Those with figures.
+/// Returns the lines with figures.
 fn lines(arguments: &str) -> Vec<Value> {
     of(&all_lines(arguments), "run")
 }
@@ -38,7 +38,7 @@ fn field<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
     lines.iter().map(|line| &line[name]).collect()
 }
 
-/// The loops that keep processors awake end with the program, and what was measured says that there were some.
+/// The loops that keep processors awake end with the program, and the record of the machine shows that they ran.
 #[test]
 fn processors_are_kept_awake() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
@@ -79,7 +79,7 @@ fn no_lock_loses_updates_and_a_lock_loses_none() {
         assert_eq!((&line["processes"], &line["tasks"]), (&2.into(), &8.into()));
         let lost = line["lost_updates"].as_u64().unwrap();
         assert_eq!(lost > 0, line["system"] == "none", "{line}");
-        // One script to ask, one to give back; polling asks more than once, and no lock never asks.
+        // One script to acquire, one to release; polling sends more acquires, and `none` sends no script.
         let scripts = line["server_calls_per_op"].as_f64().unwrap();
         match line["system"].as_str().unwrap() {
             "none" => assert!(scripts < 0.01, "{line}"),
@@ -96,9 +96,9 @@ fn a_queue_serves_everybody_and_waits_add_up() {
     let percentiles: Vec<u64> =
         ["p50_us", "p99_us", "p999_us", "max_us"].map(|name| line[name].as_u64().unwrap()).to_vec();
     assert!(percentiles.is_sorted() && percentiles[0] > 0, "{line}");
-    // In a fair queue of twelve the mean wait is some eleven mean hand-overs: their sums are over the same second, however
-    // long the machine stands still in it. The twelve cannot wait for more than twelve seconds in one, but for the waits
-    // that began before it; figures are exact to one per cent.
+    // In a fair queue of twelve the mean wait is some eleven mean hand-overs: their sums are over the same second,
+    // however long the machine pauses in it. The twelve cannot wait for more than twelve seconds in one second, except
+    // for the waits that began before it; figures are exact to one percent.
     let turn_us = 1e6 / line["ops_per_s"].as_f64().unwrap();
     let turns = line["mean_us"].as_f64().unwrap() / turn_us;
     let most = 12.0 * (1.02 + percentiles[3] as f64 / 1e6);
@@ -116,7 +116,7 @@ fn every_pair_is_two_scripts_on_names_of_any_kind() {
 }
 
 #[test]
-fn what_runs_is_named_and_judged() {
+fn systems_are_named_and_judged() {
     let charts = tempfile::tempdir().unwrap();
     let plot = charts.path().join("new");
     let lines =
@@ -128,7 +128,7 @@ fn what_runs_is_named_and_judged() {
     assert_eq!(field(&of(&lines, "about"), "system"), ["floor", "leasehold-fair"]);
     let runs = of(&lines, "run");
     let [_, fair] = &runs[..] else { panic!("{lines:?}") };
-    // In a fair queue each pair is a grant of the store's own, and each hand-over one message.
+    // In a fair queue each pair is a grant of the store, and each hand-over is one message.
     assert_eq!((&fair["store_grants_per_op"], &fair["local_runs_per_op"]), (&1.0.into(), &0.0.into()), "{fair}");
     assert!(fair["publishes_per_op"].as_f64().unwrap() > 0.5, "{fair}");
     let verdicts = of(&lines, "verdict");
@@ -140,7 +140,7 @@ fn what_runs_is_named_and_judged() {
 }
 
 #[test]
-fn in_one_process_a_lock_is_compared_with_the_runtimes_own() {
+fn a_lock_in_one_process_is_compared_with_the_one_of_the_runtime() {
     let lines = lines("hot-local --systems tokio-mutex,leasehold,none --tasks 20 --busy-us 0,10 --runs 1 --seconds 1");
     let who: Vec<_> = lines.iter().map(|line| (&line["busy_us"], line["system"].as_str().unwrap())).collect();
     let zero = Value::from(0);
@@ -150,7 +150,7 @@ fn in_one_process_a_lock_is_compared_with_the_runtimes_own() {
     assert_eq!(who, wanted);
     for line in &lines {
         let lost = line["lost_updates"].as_u64().unwrap();
-        // The check of the instrument: without a lock, and with time enough inside, two threads meet.
+        // This checks the measurement: without a lock, and with enough time inside, two threads are inside at once.
         match (line["system"].as_str().unwrap(), line["busy_us"].as_u64().unwrap()) {
             ("none", 0) => {}
             ("none", _) => assert!(lost > 0, "{line}"),
@@ -159,16 +159,16 @@ fn in_one_process_a_lock_is_compared_with_the_runtimes_own() {
     }
 }
 
-/// Five servers, and the sixth counts.
+/// Five servers, and a sixth one for the counter.
 #[test]
-fn a_quorum_is_asked_at_all_its_servers_and_loses_nothing() {
+fn a_quorum_uses_all_its_servers_and_loses_nothing() {
     let near_and_far = lines("quorum --runs 1 --seconds 1");
     let who: Vec<_> =
         near_and_far.iter().map(|line| (line["delay_us"].as_u64(), line["system"].as_str().unwrap())).collect();
     let both = ["fan", "leasehold"];
     assert_eq!(who, [None, Some(5_000)].into_iter().flat_map(|us| both.map(|system| (us, system))).collect::<Vec<_>>());
     for line in &near_and_far {
-        // Two scripts at each of five; what is still on the way at the end is not counted.
+        // Two scripts at each of five servers; requests in flight at the end are not counted.
         let scripts = line["server_calls_per_op"].as_f64().unwrap();
         assert!((9.0..11.0).contains(&scripts), "{line}");
         let is_far = line["delay_us"].is_u64();
@@ -180,28 +180,28 @@ fn a_quorum_is_asked_at_all_its_servers_and_loses_nothing() {
     let (at_once, in_a_while) = hot.split_at(3);
     for line in in_a_while {
         assert_eq!(line["pause_us"], 15_000, "{line}");
-        // A lock that nobody else wants just now is no check of the instrument: it may lose nothing without one, too.
+        // Without contention nothing may be lost even without a lock, so `none` is not checked here.
         assert!(line["system"] == "none" || line["lost_updates"] == 0, "{line}");
     }
     for line in at_once {
         let (is_locked, lost) = (line["system"] != "none", line["lost_updates"].as_u64().unwrap());
         assert_eq!(lost == 0, is_locked, "{line}");
-        // Who takes turns is refused first, and called then.
+        // A waiter in the queue is refused first, and called then.
         assert_eq!(line["attempts"]["p50"].as_u64() >= Some(1), is_locked, "{line}");
         assert!(!is_locked || line["fairness"]["min"].as_f64() > Some(0.2), "{line}");
     }
 }
 
 #[test]
-fn a_queue_has_the_same_length_from_the_first_hand_over_to_the_last() {
+fn the_length_of_a_queue_stays_constant() {
     let lines = lines("queue --tasks 5,40 --runs 2 --seconds 1");
     assert_eq!(field(&lines, "tasks"), [5, 40, 5, 40], "sizes take turns");
     for line in &lines {
         assert_eq!(line["system"], "leasehold-fair");
-        // One script to queue again and one to hand over, and now and then one that looks.
+        // One script to queue again and one to hand over, and sometimes an inspection.
         let scripts = line["server_calls_per_op"].as_f64().unwrap();
         assert!((1.9..2.5).contains(&scripts), "{line}");
-        // Nobody comes to the lock but by a hand-over.
+        // Every grant comes from a hand-over.
         let messages = line["publishes_per_op"].as_f64().unwrap();
         assert!((messages - 1.0).abs() < 0.02, "{line}");
     }
@@ -211,7 +211,7 @@ fn a_queue_has_the_same_length_from_the_first_hand_over_to_the_last() {
 fn leases_are_held_and_renewed() {
     let [line] = &lines("leases --tasks 300 --lease-ms 1000 --seconds 2")[..] else { panic!() };
     assert_eq!((&line["ops"], &line["lost_leases"]), (&300.into(), &0.into()), "{line}");
-    // Renewed twice each at the least, up to sixteen in a script.
+    // Each is renewed at least twice, up to sixteen in a script.
     assert!(line["server_calls_per_op"].as_f64().unwrap() >= 2.0 / 16.0, "{line}");
     for share in ["client_core_share", "server_core_share"] {
         assert!((0.0..2.0).contains(&line[share].as_f64().unwrap()), "{line}");
@@ -219,18 +219,18 @@ fn leases_are_held_and_renewed() {
 }
 
 #[test]
-fn a_death_is_waited_for_and_a_release_is_not() {
+fn a_takeover_waits_after_a_death_and_not_after_a_release() {
     let lines = lines("takeover --lease-ms 600 --runs 1");
     assert_eq!(field(&lines, "ending"), ["killed", "released"]);
     let wait = |line: &Value| line["p50_us"].as_u64().unwrap();
-    // Between two renewals at least two thirds of the lease are left; less where the machine stood still.
+    // Between two renewals at least two thirds of the lease are left; less if the machine paused.
     assert!(wait(&lines[0]) > 200_000, "{}", lines[0]);
     assert!(wait(&lines[1]) < wait(&lines[0]), "{lines:?}");
     assert_eq!(field(&lines, "ops"), [1, 10]);
 }
 
 #[test]
-fn who_stops_it_stops_its_workers() {
+fn a_signal_stops_the_workers_too() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
     // A worker that needs no server, and so does not end with the server.
     command.args(["hot-local", "--systems", "tokio-mutex", "--seconds", "60"]);
@@ -243,7 +243,7 @@ fn who_stops_it_stops_its_workers() {
     };
     let workers = loop {
         let workers = workers_of(program.id());
-        // Far more than it takes to start: it is at work, and would be for a minute.
+        // Far more than the start needs: it is working, and would work for a minute.
         if workers.iter().any(|worker| ticks(*worker) >= 20) {
             break workers;
         }
@@ -259,34 +259,34 @@ fn who_stops_it_stops_its_workers() {
     }
 }
 
-/// The processes that are workers, and children of this one.
+/// Returns the workers that are children of this process.
 fn workers_of(parent: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     processes.filter(|id| stat(*id, 1) == Some(parent.into()) && is_worker(*id)).collect()
 }
 
-/// What it has used of the processor, in hundredths of a second.
+/// Returns its processor time, in hundredths of a second.
 fn ticks(id: u32) -> u64 {
     stat(id, 11).unwrap_or(0) + stat(id, 12).unwrap_or(0)
 }
 
-/// What the kernel says of it behind its name, which may have anything in it: 0 is its state, 1 its parent.
+/// Returns a field of /proc/PID/stat after the name, which may contain anything: 0 is the state, 1 the parent.
 fn stat(id: u32, field: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(field)?.parse().ok()
 }
 
-/// Whether it lives: who has ended has no arguments any more.
+/// Returns whether it lives: a process that has ended has no arguments any more.
 fn is_worker(id: u32) -> bool {
     fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("--worker"))
 }
 
 #[test]
-fn a_wrong_argument_and_an_absent_store_are_told_apart() {
+fn a_wrong_argument_and_an_absent_store_have_different_statuses() {
     let wrong = bench("hot --runs 0");
     assert_eq!(wrong.status.code(), Some(2));
     assert!(wrong.stdout.is_empty());
-    // Port 1 of the loopback: nobody listens, and nobody may.
+    // Port 1 of the loopback: nobody listens, and only root could.
     let absent = bench("hot --systems floor --store redis://127.0.0.1:1");
     assert_eq!(absent.status.code(), Some(1));
     let said = String::from_utf8_lossy(&absent.stderr);

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use super::{all_lines, bench, field, of};
 
-/// A peer that sends commands, the plain one scripts as well, and forgets to count.
+/// A peer that sends commands, and the plain one scripts as well, and that does not count.
 const RUN: &str = r#"#!/usr/bin/env bash
 if [ "${1:-}" = --about ]; then
   echo '{"systems":{"shell":{"version":"1.2","settings":"none"},"shell-fair":{"version":"1.2","settings":"fair"}}}'
@@ -17,7 +17,7 @@ if [ "${1:-}" = --about ]; then
 fi
 read -r spec
 [[ $spec =~ redis://127.0.0.1:([0-9]+) ]] || exit 1
-# Nothing that only our own workers are told.
+# No field that is only for our own workers.
 [[ $spec != *duty* ]] || exit 1
 # Five servers, if any.
 [[ $spec != *nodes* || $spec =~ \"nodes\":\[(\"redis://127.0.0.1:[0-9]+\",?){5}\] ]] || exit 1
@@ -76,24 +76,24 @@ fn a_peer_takes_its_turn() {
     let [_, shell, fair, ..] = &runs[..] else { panic!("{runs:?}") };
     assert_eq!((&shell["ops"], &shell["ops_per_s"]), (&4.into(), &4000.0.into()), "{shell}");
     assert_eq!((&shell["server_calls_per_op"], &shell["lost_updates"]), (&1.0.into(), &Value::Null), "{shell}");
-    // Without a script, the server's time is that of what the monitor has seen a client send.
+    // Without a script, the server's time is that of the client's commands that the monitor has seen.
     assert_eq!(fair["server_calls_per_op"], 0.0, "{fair}");
     assert!(fair["server_us_per_op"].as_f64().unwrap() > 0.0, "{fair}");
     assert_eq!((&shell["client_cpu_us_per_op"], &shell["fairness"]["min"]), (&14.0.into(), &1.0.into()), "{shell}");
 }
 
 #[test]
-fn a_peer_that_can_is_told_of_five_servers() {
+fn a_peer_that_can_lock_on_a_quorum_gets_five_servers() {
     let dir = peers();
     let line = format!("quorum --systems fan --peers all --runs 1 --seconds 1 --peers-dir {}", dir.path().display());
     let runs = of(&all_lines(&line), "run");
     assert_eq!(field(&runs, "system"), ["fan", "shell", "fan", "shell"]);
-    // It has sent its commands to the counter's server, which is none of the five.
+    // It has sent its commands to the counter's server, which is not one of the five.
     assert_eq!((&runs[1]["server_calls_per_op"], &runs[1]["attempts"]["mean"]), (&0.0.into(), &0.0.into()));
 }
 
 #[test]
-fn one_that_cannot_be_installed_is_missing_and_one_that_fails_has_no_figures() {
+fn a_peer_without_a_build_is_missing_and_a_failing_one_has_no_figures() {
     let dir = peers();
     let lines = all_lines(&format!(
         "uncontended --systems s5 --peers all --tasks 1 --runs 1 --seconds 1 --peers-dir {}",
@@ -107,14 +107,14 @@ fn one_that_cannot_be_installed_is_missing_and_one_that_fails_has_no_figures() {
 }
 
 #[test]
-fn what_a_peer_loses_is_shown_and_is_not_our_failure() {
+fn lost_updates_of_a_peer_are_shown_and_are_not_our_failure() {
     let dir = peers();
     let line = format!("hot --systems shell --runs 1 --seconds 1 --peers-dir {}", dir.path().display());
     let output = bench(&format!("{line} --json"));
     assert_eq!(output.status.code(), Some(0));
     let lines: Vec<Value> =
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    // Two processes, five pairs each, and not one that was counted.
+    // Two processes, five pairs each, and none was counted.
     assert_eq!(field(&of(&lines, "run"), "lost_updates"), [10]);
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum Order {
     /// The command is this child of the supervisor.
     Command { pid: Pid },
     /// Asks whether the group has members left.
-    Look,
+    Check,
 }
 
 /// The length of an order on the wire, in bytes.
@@ -25,26 +25,26 @@ pub(crate) const ORDER: usize = 9;
 
 impl Order {
     pub(crate) fn to_bytes(self) -> [u8; ORDER] {
-        let (word, number) = match self {
+        let (kind, number) = match self {
             Self::Until { kill_us } => (b'u', kill_us),
             Self::End { kill_us } => (b'e', kill_us),
             Self::Command { pid } => (b'c', u64::from(pid.as_raw_nonzero().get().unsigned_abs())),
-            Self::Look => (b'l', 0),
+            Self::Check => (b'l', 0),
         };
-        let mut bytes = [word; ORDER];
+        let mut bytes = [kind; ORDER];
         bytes[1..].copy_from_slice(&number.to_le_bytes());
         bytes
     }
 
     pub(crate) fn read(bytes: [u8; ORDER]) -> io::Result<Self> {
-        let [word, number @ ..] = bytes;
+        let [kind, number @ ..] = bytes;
         let number = u64::from_le_bytes(number);
         let pid = || i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData);
-        match word {
+        match kind {
             b'u' => Ok(Self::Until { kill_us: number }),
             b'e' => Ok(Self::End { kill_us: number }),
             b'c' => Ok(Self::Command { pid: pid()? }),
-            b'l' => Ok(Self::Look),
+            b'l' => Ok(Self::Check),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -52,29 +52,31 @@ impl Order {
 
 /// A message of the minder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
+pub(crate) enum Message {
     /// The minder has blocked all signals: the command may be started.
     Ready,
     /// The minder has sent TERM to the group.
-    Told,
+    TermSent,
     /// The minder is the only member of the group.
     Empty,
     /// The group has other members.
     Inhabited,
 }
 
-impl Word {
+impl Message {
     pub(crate) fn to_byte(self) -> u8 {
         match self {
             Self::Ready => b'r',
-            Self::Told => b't',
+            Self::TermSent => b't',
             Self::Empty => b'e',
             Self::Inhabited => b'i',
         }
     }
 
     pub(crate) fn read(byte: u8) -> Option<Self> {
-        [Self::Ready, Self::Told, Self::Empty, Self::Inhabited].into_iter().find(|word| word.to_byte() == byte)
+        [Self::Ready, Self::TermSent, Self::Empty, Self::Inhabited]
+            .into_iter()
+            .find(|message| message.to_byte() == byte)
     }
 }
 
@@ -83,15 +85,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_and_words_are_read_as_they_were_written() {
+    fn orders_and_messages_survive_the_wire() {
         let command = Order::Command { pid: Pid::INIT };
-        for order in [Order::Until { kill_us: 1 << 50 }, Order::End { kill_us: 7 }, command, Order::Look] {
+        for order in [Order::Until { kill_us: 1 << 50 }, Order::End { kill_us: 7 }, command, Order::Check] {
             assert_eq!(Order::read(order.to_bytes()).unwrap(), order);
         }
         assert!(Order::read([b'x'; ORDER]).is_err());
-        for word in [Word::Ready, Word::Told, Word::Empty, Word::Inhabited] {
-            assert_eq!(Word::read(word.to_byte()), Some(word));
+        for message in [Message::Ready, Message::TermSent, Message::Empty, Message::Inhabited] {
+            assert_eq!(Message::read(message.to_byte()), Some(message));
         }
-        assert_eq!(Word::read(b'x'), None);
+        assert_eq!(Message::read(b'x'), None);
     }
 }

@@ -24,15 +24,15 @@ use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
-use super::channel::{ORDER, Order, Word};
+use super::channel::{Message, ORDER, Order};
 use super::group::{Members, act, group_of, is_only_dead, now_us, other_members};
 use super::strayed::Strayed;
 use super::timing::{Act, Deadline};
 
 /// The interval between two checks of the group when the supervisor is gone, at first and at most. It is short because the
 /// next client may wait for the end of this process.
-const LOOK_FIRST_US: u64 = 5_000;
-const LOOK_LAST_US: u64 = 200_000;
+const CHECK_FIRST_US: u64 = 5_000;
+const CHECK_LAST_US: u64 = 200_000;
 
 /// The arguments of a minder. Only `leasehold run` starts one.
 #[derive(Debug, Args)]
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &MinderArgs) -> ExitCode {
         deadline,
         kill_after_us: args.kill_after,
         is_quiet: args.quiet,
-        look_us: LOOK_FIRST_US,
+        check_us: CHECK_FIRST_US,
     };
     match minder.watch(supervisor) {
         Ok(()) => ExitCode::SUCCESS,
@@ -88,7 +88,7 @@ struct Minder {
     deadline: Deadline,
     kill_after_us: u64,
     is_quiet: bool,
-    look_us: u64,
+    check_us: u64,
 }
 
 impl Minder {
@@ -96,11 +96,11 @@ impl Minder {
     fn watch(&mut self, mut supervisor: UnixStream) -> io::Result<()> {
         supervisor.set_nonblocking(true)?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
-        tell(&mut supervisor, Word::Ready);
+        report(&mut supervisor, Message::Ready);
         loop {
             if let Some(due) = self.deadline.due(now_us()) {
                 if due == Act::Term {
-                    tell(&mut supervisor, Word::Told);
+                    report(&mut supervisor, Message::TermSent);
                 }
                 if !is_on(Mutant::P29NoMinder) {
                     self.act(due);
@@ -126,12 +126,12 @@ impl Minder {
                     Order::Until { kill_us } => self.deadline.put_off(kill_us),
                     Order::End { kill_us } => self.deadline.bring_forward(kill_us),
                     Order::Command { pid } => self.command = Strayed::of(pid, self.group),
-                    Order::Look => {
-                        let word = match self.look() {
-                            Members::None => Word::Empty,
-                            Members::Some => Word::Inhabited,
+                    Order::Check => {
+                        let message = match self.members() {
+                            Members::None => Message::Empty,
+                            Members::Some => Message::Inhabited,
                         };
-                        tell(supervisor, word);
+                        report(supervisor, message);
                     }
                 },
                 Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
@@ -163,8 +163,8 @@ impl Minder {
             if let Some(due) = self.deadline.due(now_us()) {
                 self.act(due);
             }
-            ring_at(timer, self.deadline.next_us().min(now_us() + self.look_us))?;
-            self.look_us = (2 * self.look_us).min(LOOK_LAST_US);
+            ring_at(timer, self.deadline.next_us().min(now_us() + self.check_us))?;
+            self.check_us = (2 * self.check_us).min(CHECK_LAST_US);
             wait_for(&[timer])?;
         }
         Ok(())
@@ -179,10 +179,10 @@ impl Minder {
     }
 
     fn is_over(&mut self) -> bool {
-        self.command.as_ref().is_none_or(Strayed::has_ended) && self.look() == Members::None
+        self.command.as_ref().is_none_or(Strayed::has_ended) && self.members() == Members::None
     }
 
-    fn look(&mut self) -> Members {
+    fn members(&mut self) -> Members {
         other_members(self.group, self.aside).unwrap_or_else(|| {
             // The group of the supervisor is gone. A child of this process leads another one.
             self.place = place().ok();
@@ -209,8 +209,8 @@ enum Supervisor {
 }
 
 /// Sends a message. It is lost if the supervisor is gone, or is stopped with a full buffer.
-fn tell(supervisor: &mut UnixStream, word: Word) {
-    let _lost = supervisor.write(&[word.to_byte()]);
+fn report(supervisor: &mut UnixStream, message: Message) {
+    let _lost = supervisor.write(&[message.to_byte()]);
 }
 
 fn place() -> io::Result<Child> {

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use rustix::process::Pid;
 use tokio::net::UnixStream;
 
-use super::channel::{Order, Word};
+use super::channel::{Message, Order};
 use super::group::our_group;
 use super::life::Life;
 use super::minder::OURSELVES;
@@ -54,7 +54,7 @@ impl MinderHandle {
     ///
     /// # Errors
     /// If the order is not sent: the minder is gone, or was stopped for so long that its buffer is full.
-    pub(crate) fn tell(&self, order: Order) -> io::Result<()> {
+    pub(crate) fn send(&self, order: Order) -> io::Result<()> {
         // Not with tokio, which assumes that a new socket is full until it has polled it.
         rustix::io::write(&self.channel, &order.to_bytes())?;
         Ok(())
@@ -67,13 +67,13 @@ impl MinderHandle {
     ///
     /// # Errors
     /// If the minder is gone.
-    pub(crate) async fn word(&self) -> io::Result<Word> {
+    pub(crate) async fn message(&self) -> io::Result<Message> {
         loop {
             self.channel.readable().await?;
             let mut byte = [0];
             match self.channel.try_read(&mut byte) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => return Word::read(byte[0]).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+                Ok(_) => return Message::read(byte[0]).ok_or_else(|| io::ErrorKind::InvalidData.into()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

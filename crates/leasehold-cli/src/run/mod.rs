@@ -35,13 +35,13 @@ mod life;
 mod minder;
 mod minder_handle;
 mod plan;
+mod printer;
 mod reports;
 mod signals;
 mod start;
 mod strayed;
 mod supervise;
 mod take;
-mod teller;
 mod terminal;
 mod timing;
 
@@ -58,9 +58,9 @@ use self::life::Life;
 pub(crate) use self::minder::{MinderArgs, hold_place, run as mind};
 use self::plan::Plan;
 pub(crate) use self::plan::RunArgs;
+use self::printer::Printer;
 use self::signals::Signals;
 use self::take::{Taken, take};
-use self::teller::Teller;
 use self::timing::rounded;
 use crate::exit::Failure;
 
@@ -68,47 +68,47 @@ use crate::exit::Failure;
 const RELEASE: Duration = Duration::from_secs(5);
 
 /// Runs the command, and returns the exit status for the caller.
-pub(crate) fn run(said: RunArgs) -> ExitCode {
-    let plan = match said.plan() {
+pub(crate) fn run(args: RunArgs) -> ExitCode {
+    let plan = match args.plan() {
         Ok(plan) => plan,
         Err(why) => {
-            let mut teller = Teller::new(false);
-            teller.error(&why.to_string());
-            teller.finish();
+            let mut printer = Printer::new(false);
+            printer.error(&why.to_string());
+            printer.finish();
             return why.exit.into();
         }
     };
-    let mut teller = Teller::new(plan.is_quiet);
+    let mut printer = Printer::new(plan.is_quiet);
     if let Some(notice) = plan.location.notice() {
-        teller.news(&notice);
+        printer.news(&notice);
     }
     let end = match crate::runtime() {
-        Ok(runtime) => runtime.block_on(under_lock(&plan, &mut teller)),
+        Ok(runtime) => runtime.block_on(under_lock(&plan, &mut printer)),
         Err(failure) => failure.into(),
     };
     match &end.why {
         Why::Silent => {}
-        Why::News(what) => teller.news(what),
-        Why::Error(what) => teller.error(what),
+        Why::News(what) => printer.news(what),
+        Why::Error(what) => printer.error(what),
     }
-    teller.finish();
+    printer.finish();
     if let Some(signal) = end.interrupt {
         interrupt::pass_on(signal);
     }
     ExitCode::from(end.code)
 }
 
-async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
+async fn under_lock(plan: &Plan, printer: &mut Printer) -> End {
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
         Err(error) => return Failure::system("cannot listen for signals", &error).into(),
     };
-    let Taken { client, guard } = match take(plan, &mut signals, teller).await {
+    let Taken { client, guard } = match take(plan, &mut signals, printer).await {
         Ok(taken) => taken,
         Err(end) => return end,
     };
     let life = Life::of(&client);
-    let end = supervise::supervise(plan, &guard, &life, &mut signals, teller).await;
+    let end = supervise::supervise(plan, &guard, &life, &mut signals, printer).await;
     // The store may have begun the minimum hold although its reply was lost.
     let ends = Instant::now() + guard.remaining().max(plan.min_hold);
     let more = guard.remaining().saturating_sub(RELEASE);
@@ -139,7 +139,7 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
                 seconds => format!("the lock stays held for up to {}", rounded(Duration::from_secs(seconds))),
             };
             let broken = if plan.min_hold.is_zero() { "" } else { ", and its minimum hold may not be kept" };
-            teller.news(&format!("cannot release \"{}\": {store} does not reply; {until}{broken}", plan.name));
+            printer.news(&format!("cannot release \"{}\": {store} does not reply; {until}{broken}", plan.name));
             end
         }
     }

@@ -9,8 +9,8 @@ use clap::builder::NonEmptyStringValueParser;
 
 use super::help;
 use super::timing::Timing;
+use crate::args;
 use crate::exit::Failure;
-use crate::said;
 use crate::store::{Location, host, user};
 
 /// Run a command while holding a lock, and end it before the lock is lost
@@ -18,7 +18,7 @@ use crate::store::{Location, host, user};
 #[command(long_about = help::ABOUT, after_long_help = help::MORE, after_help = help::SHORT)]
 pub(crate) struct RunArgs {
     /// The name of the lock: 1 to 255 bytes of text
-    #[arg(value_parser = said::name)]
+    #[arg(value_parser = args::name)]
     name: String,
 
     /// The command and its arguments; they are not read by a shell
@@ -26,7 +26,7 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 
     #[command(flatten)]
-    store: said::Store,
+    store: args::Store,
 
     /// How long to wait for the lock and the store
     ///
@@ -46,7 +46,7 @@ pub(crate) struct RunArgs {
     /// From 1s to 24h. While the command runs, the lease is renewed after
     /// each third of it. On a quorum, it is at most max_lease of the URL; if
     /// that is below 30s, it is the default.
-    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
+    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = args::duration)]
     lease: Option<Duration>,
 
     /// Keep the lock at least this long
@@ -55,7 +55,7 @@ pub(crate) struct RunArgs {
     /// earlier, `leasehold run` ends with it, and the store keeps others
     /// out until the time is over. For jobs that several machines start at
     /// about the same time. At most 24h; on a quorum at most its max_lease.
-    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
+    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = args::duration)]
     min_hold: Option<Duration>,
 
     /// Time between TERM and KILL for the command
@@ -63,7 +63,7 @@ pub(crate) struct RunArgs {
     /// At most a third of the lease. The default is a sixth of the lease,
     /// but at most 5s. If the lease cannot be renewed, KILL comes before
     /// the lease ends, and TERM comes this much earlier.
-    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
+    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = args::duration)]
     kill_after: Option<Duration>,
 
     /// Exit status if the lock is held, instead of 124
@@ -106,10 +106,10 @@ pub(crate) enum Waiting {
     ForEver,
 }
 
-fn wait(said: &str) -> Result<Waiting, &'static str> {
-    match said {
+fn wait(text: &str) -> Result<Waiting, &'static str> {
+    match text {
         "forever" => Ok(Waiting::ForEver),
-        said => said::duration(said).map(Waiting::For),
+        text => args::duration(text).map(Waiting::For),
     }
 }
 

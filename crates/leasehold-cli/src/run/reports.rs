@@ -14,7 +14,7 @@ const LAST: Duration = Duration::from_secs(900);
 const SHORT: Duration = Duration::from_secs(5);
 /// A renewal is due after a third of the lease. It is overdue after another sixth, but at most this.
 const GRACE_MAX_US: u64 = 10_000_000;
-/// A supervisor that did not look for so long was stopped, or the machine slept: the store is not to blame.
+/// A supervisor that did no check for so long was stopped, or the machine slept: the store is not to blame.
 const STOPPED_US: u64 = 3_000_000;
 
 /// Returns how many reports of a cause are due within this time.
@@ -149,20 +149,20 @@ pub(crate) struct RenewalReports {
     last_us: u64,
     /// The same, but later if this process was stopped since.
     renewed_us: u64,
-    looked_us: u64,
+    checked_us: u64,
     /// How many reports of this outage were made.
     made: usize,
 }
 
 impl RenewalReports {
     pub(crate) fn new(lease_us: u64, now_us: u64) -> Self {
-        Self { lease_us, last_us: now_us, renewed_us: now_us, looked_us: now_us, made: 0 }
+        Self { lease_us, last_us: now_us, renewed_us: now_us, checked_us: now_us, made: 0 }
     }
 
     /// Notes a renewal. Returns the line to print if it was reported as overdue.
     pub(crate) fn renewed(&mut self, name: &str, now_us: u64) -> Option<String> {
         let (made, without_us) = (self.made, now_us.saturating_sub(self.renewed_us));
-        (self.last_us, self.renewed_us, self.looked_us, self.made) = (now_us, now_us, now_us, 0);
+        (self.last_us, self.renewed_us, self.checked_us, self.made) = (now_us, now_us, now_us, 0);
         let without = rounded(Duration::from_micros(without_us));
         (made > 0).then(|| format!("the store is reachable again: \"{name}\" is renewed, after {without}"))
     }
@@ -173,9 +173,9 @@ impl RenewalReports {
     }
 
     /// Returns the line to print if the renewal is overdue. `term_us` is when the command gets its TERM.
-    pub(crate) fn look(&mut self, name: &str, now_us: u64, term_us: u64) -> Option<String> {
-        let gap_us = now_us.saturating_sub(self.looked_us);
-        self.looked_us = now_us;
+    pub(crate) fn check(&mut self, name: &str, now_us: u64, term_us: u64) -> Option<String> {
+        let gap_us = now_us.saturating_sub(self.checked_us);
+        self.checked_us = now_us;
         if gap_us > STOPPED_US {
             self.renewed_us += gap_us;
         }
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(reports.next(), s(3_900));
     }
 
-    /// The caller looks only when a report is due.
+    /// The caller checks only when a report is due.
     #[test]
     fn the_next_report_is_due_when_it_is_made() {
         let (mut reports, mut seen) = (WaitReports::new("job"), Vec::new());
@@ -285,24 +285,24 @@ mod tests {
     #[test]
     fn a_renewal_is_overdue_after_half_of_a_short_lease() {
         let mut reports = RenewalReports::new(12 * SECOND, 0);
-        let look = |reports: &mut RenewalReports, s: u64| reports.look("job", s * SECOND, 9 * SECOND);
+        let check = |reports: &mut RenewalReports, s: u64| reports.check("job", s * SECOND, 9 * SECOND);
         for second in 1..6 {
-            assert_eq!(look(&mut reports, second), None, "{second}");
+            assert_eq!(check(&mut reports, second), None, "{second}");
         }
         let line = "the store is unreachable: \"job\" was last renewed 6 s ago; the command gets TERM in 3 s unless it \
                     is renewed";
-        assert_eq!(look(&mut reports, 6).as_deref(), Some(line));
-        assert_eq!(look(&mut reports, 7), None, "once");
+        assert_eq!(check(&mut reports, 6).as_deref(), Some(line));
+        assert_eq!(check(&mut reports, 7), None, "once");
         let line = "the store is reachable again: \"job\" is renewed, after 8 s";
         assert_eq!(reports.renewed("job", 8 * SECOND).as_deref(), Some(line));
-        assert_eq!((reports.renewed("job", 9 * SECOND), look(&mut reports, 10)), (None, None));
+        assert_eq!((reports.renewed("job", 9 * SECOND), check(&mut reports, 10)), (None, None));
         assert_eq!(reports.since(30 * SECOND), Duration::from_secs(21), "since the last renewal");
     }
 
     #[test]
     fn a_long_lease_is_overdue_ten_seconds_after_its_third() {
         let mut reports = RenewalReports::new(3_600 * SECOND, 0);
-        let reports_at = |s: &u64| reports.look("job", s * SECOND, 3_500 * SECOND).is_some();
+        let reports_at = |s: &u64| reports.check("job", s * SECOND, 3_500 * SECOND).is_some();
         assert_eq!((1..1_300).filter(reports_at).collect::<Vec<_>>(), [1_210, 1_220, 1_270]);
     }
 
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_supervisor_that_was_stopped_does_not_blame_the_store() {
         let mut reports = RenewalReports::new(30 * SECOND, 0);
-        assert_eq!(reports.look("job", SECOND, 24 * SECOND), None);
-        assert_eq!(reports.look("job", 20 * SECOND, 24 * SECOND), None);
+        assert_eq!(reports.check("job", SECOND, 24 * SECOND), None);
+        assert_eq!(reports.check("job", 20 * SECOND, 24 * SECOND), None);
     }
 }

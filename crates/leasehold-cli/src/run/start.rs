@@ -12,7 +12,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::time::{sleep, timeout};
 
-use super::channel::Word;
+use super::channel::Message;
 use super::end::{End, NOT_EXECUTABLE, NOT_FOUND};
 use super::life::Life;
 use super::minder_handle::MinderHandle;
@@ -44,8 +44,8 @@ pub(crate) async fn start_minder(plan: &Plan, life: &Life, deadline: &Deadline) 
     let mut trouble = io::ErrorKind::Other.into();
     for _ in 0..STARTS {
         let minder = MinderHandle::start(plan, life, deadline, None)?;
-        match timeout(READY, minder.word()).await {
-            Ok(Ok(Word::Ready)) => return Ok(minder),
+        match timeout(READY, minder.message()).await {
+            Ok(Ok(Message::Ready)) => return Ok(minder),
             Ok(Ok(_)) => trouble = io::ErrorKind::InvalidData.into(),
             Ok(Err(error)) => trouble = error,
             Err(_) => trouble = io::ErrorKind::TimedOut.into(),

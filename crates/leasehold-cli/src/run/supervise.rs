@@ -18,24 +18,24 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, set_child_subreaper};
 use tokio::time::sleep;
 
-use super::channel::{Order, Word};
+use super::channel::{Message, Order};
 use super::end::{End, FAILED, LOST};
 use super::group::{Members, members, now_us};
 use super::interrupt::KEYS;
 use super::life::Life;
 use super::minder_handle::MinderHandle;
 use super::plan::Plan;
+use super::printer::Printer;
 use super::reports::RenewalReports;
 use super::signals::Signals;
 use super::start::{dismiss, full, start_command, start_minder};
-use super::teller::Teller;
 use super::terminal::{Lends, Terminal};
 use super::timing::{Act, Deadline, Timing, micros, rounded};
 use crate::exit::Failure;
 
 /// The interval between two checks for an empty group. Members that are not children of this process end without a signal.
-const LOOK_US: u64 = 500_000;
-const LOOK_SOON_US: u64 = 5_000;
+const CHECK_US: u64 = 500_000;
+const CHECK_SOON_US: u64 = 5_000;
 /// A renewal moves the end by more than this. A smaller difference comes from reading the clock twice.
 const SAME_US: u64 = 5_000;
 
@@ -44,7 +44,7 @@ pub(crate) struct Supervisor<'a> {
     guard: &'a Guard,
     life: &'a Life,
     signals: &'a mut Signals,
-    teller: &'a mut Teller,
+    printer: &'a mut Printer,
     terminal: Option<Terminal>,
     /// `None` if the minder is gone and no other could be started.
     minder: Option<MinderHandle>,
@@ -55,7 +55,7 @@ pub(crate) struct Supervisor<'a> {
     group: Pid,
     command: Pid,
     status: Option<WaitStatus>,
-    rest: Rest,
+    rest: Remaining,
     /// Whether it was reported that the command has left processes behind.
     left_is_reported: bool,
     echo: Echo,
@@ -69,10 +69,10 @@ pub(crate) struct Supervisor<'a> {
 
 /// The state of the rest of the group, once the command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum Remaining {
     Unknown,
     Asked,
-    Inhabited { look_us: u64 },
+    Inhabited { check_us: u64 },
     Empty,
 }
 
@@ -98,7 +98,7 @@ pub(crate) async fn supervise(
     guard: &Guard,
     life: &Life,
     signals: &mut Signals,
-    teller: &mut Teller,
+    printer: &mut Printer,
 ) -> End {
     if let Err(lost) = full(plan, guard).await {
         return lost_early(plan, &lost);
@@ -122,7 +122,7 @@ pub(crate) async fn supervise(
         return lost_early(plan, &lost);
     }
     let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
-    let _it_ends_the_command_the_earlier = minder.tell(Order::Until { kill_us: deadline.kill_at_us() });
+    let _it_ends_the_command_the_earlier = minder.send(Order::Until { kill_us: deadline.kill_at_us() });
     let mut terminal = match Terminal::open() {
         Ok(terminal) => terminal,
         Err(error) => {
@@ -148,13 +148,13 @@ pub(crate) async fn supervise(
             return end;
         }
     };
-    let rest = Rest::Unknown;
+    let rest = Remaining::Unknown;
     let mut supervisor = Supervisor {
         plan,
         guard,
         life,
         signals,
-        teller,
+        printer,
         terminal,
         minder,
         false_starts: 0,
@@ -170,7 +170,7 @@ pub(crate) async fn supervise(
         renewals: RenewalReports::new(plan.timing.lease_us, now_us()),
         verdict: None,
     };
-    supervisor.tell_of_command();
+    supervisor.send_command_id();
     supervisor.run().await;
     supervisor.end()
 }
@@ -189,16 +189,16 @@ fn until_us(guard: &Guard) -> u64 {
 impl Supervisor<'_> {
     async fn run(&mut self) {
         let mut lost = self.guard.lost();
-        while self.rest != Rest::Empty {
-            self.look_at_the_lease();
+        while self.rest != Remaining::Empty {
+            self.check_lease();
             self.carry_out();
-            self.look_at_the_group();
+            self.check_group();
             let pause = Duration::from_micros(self.next_us().saturating_sub(now_us()));
             let is_lost = self.verdict.is_some();
             tokio::select! {
                 biased;
                 _ = &mut lost, if !is_lost => {}
-                word = word_of(self.minder.as_ref()) => self.received(&word),
+                message = message_of(self.minder.as_ref()) => self.received(&message),
                 signal = self.signals.next() => self.signalled(signal),
                 () = sleep(pause) => {}
             }
@@ -206,7 +206,7 @@ impl Supervisor<'_> {
     }
 
     /// Sends a renewal or a loss to the minder.
-    fn look_at_the_lease(&mut self) {
+    fn check_lease(&mut self) {
         if self.verdict.is_some() {
             return;
         }
@@ -220,13 +220,13 @@ impl Supervisor<'_> {
         let (before_us, name) = (self.deadline.kill_at_us(), &self.plan.name);
         if kill_us.abs_diff(before_us) > SAME_US {
             self.deadline.put_off(kill_us);
-            self.tell(Order::Until { kill_us });
+            self.send_order(Order::Until { kill_us });
         }
         let report = match kill_us > before_us + SAME_US {
             true => self.renewals.renewed(name, now_us()),
-            false => self.renewals.look(name, now_us(), self.deadline.next_us()),
+            false => self.renewals.check(name, now_us(), self.deadline.next_us()),
         };
-        report.iter().for_each(|line| self.teller.news(line));
+        report.iter().for_each(|line| self.printer.news(line));
     }
 
     /// Ends the group, because the lock is lost or will be. It gets TERM, and KILL before another client can hold the
@@ -246,7 +246,7 @@ impl Supervisor<'_> {
         };
         let kill_us = kill_us.min(now_us + timing.kill_after_us);
         self.deadline.bring_forward(kill_us);
-        self.tell(Order::End { kill_us });
+        self.send_order(Order::End { kill_us });
         let name = &self.plan.name;
         let why = match verdict {
             Verdict::Lost(LostReason::Revoked) => format!("\"{name}\" was revoked"),
@@ -263,7 +263,7 @@ impl Supervisor<'_> {
             0 => "is killed".into(),
             within_us => format!("gets TERM, and KILL in {}", rounded(Duration::from_micros(within_us))),
         };
-        self.teller.error(&format!("{why}; the command {what}"));
+        self.printer.error(&format!("{why}; the command {what}"));
     }
 
     fn carry_out(&mut self) {
@@ -278,35 +278,35 @@ impl Supervisor<'_> {
         }
     }
 
-    fn tell(&self, order: Order) {
+    fn send_order(&self, order: Order) {
         if let Some(minder) = &self.minder {
-            let _it_ends_the_command_by_itself = minder.tell(order);
+            let _it_ends_the_command_by_itself = minder.send(order);
         }
     }
 
     fn next_us(&self) -> u64 {
-        let look_us = match self.rest {
-            Rest::Inhabited { look_us } => look_us,
-            Rest::Unknown | Rest::Asked | Rest::Empty => u64::MAX,
+        let check_us = match self.rest {
+            Remaining::Inhabited { check_us } => check_us,
+            Remaining::Unknown | Remaining::Asked | Remaining::Empty => u64::MAX,
         };
-        look_us.min(self.deadline.next_us()).min(now_us() + self.plan.timing.tick_us())
+        check_us.min(self.deadline.next_us()).min(now_us() + self.plan.timing.tick_us())
     }
 
     /// Checks whether the group has members left, once the command has ended.
-    fn look_at_the_group(&mut self) {
+    fn check_group(&mut self) {
         let is_due = match self.rest {
-            Rest::Unknown => true,
-            Rest::Inhabited { look_us } => look_us <= now_us(),
-            Rest::Asked | Rest::Empty => false,
+            Remaining::Unknown => true,
+            Remaining::Inhabited { check_us } => check_us <= now_us(),
+            Remaining::Asked | Remaining::Empty => false,
         };
         if self.status.is_none() || !is_due {
             return;
         }
         match &self.minder {
-            _ if is_on(Mutant::P29ReleasesEarly) => self.rest = Rest::Empty,
+            _ if is_on(Mutant::P29ReleasesEarly) => self.rest = Remaining::Empty,
             Some(minder) => {
                 // If the order is not sent, there is no reply: the next tick asks again.
-                self.rest = if minder.tell(Order::Look).is_ok() { Rest::Asked } else { Rest::Unknown };
+                self.rest = if minder.send(Order::Check).is_ok() { Remaining::Asked } else { Remaining::Unknown };
             }
             None => {
                 self.reap_others();
@@ -317,24 +317,24 @@ impl Supervisor<'_> {
 
     fn found(&mut self, members: Members) {
         match members {
-            Members::None => self.rest = Rest::Empty,
+            Members::None => self.rest = Remaining::Empty,
             // Processes that got KILL are gone in a moment.
             Members::Some if self.deadline.is_killed() => {
-                self.rest = Rest::Inhabited { look_us: now_us() + LOOK_SOON_US }
+                self.rest = Remaining::Inhabited { check_us: now_us() + CHECK_SOON_US }
             }
-            Members::Some => self.rest = Rest::Inhabited { look_us: now_us() + LOOK_US },
+            Members::Some => self.rest = Remaining::Inhabited { check_us: now_us() + CHECK_US },
         }
     }
 
-    fn received(&mut self, word: &io::Result<Word>) {
-        match word {
-            Ok(Word::Ready) => self.false_starts = 0,
-            Ok(Word::Told) => self.condemn(Verdict::Late),
-            Ok(Word::Empty) => self.found(Members::None),
-            Ok(Word::Inhabited) => {
+    fn received(&mut self, message: &io::Result<Message>) {
+        match message {
+            Ok(Message::Ready) => self.false_starts = 0,
+            Ok(Message::TermSent) => self.condemn(Verdict::Late),
+            Ok(Message::Empty) => self.found(Members::None),
+            Ok(Message::Inhabited) => {
                 if self.verdict.is_none() && !self.left_is_reported {
                     self.left_is_reported = true;
-                    self.teller.news(&format!(
+                    self.printer.news(&format!(
                         "the command has ended and left processes behind: \"{}\" is held until they have ended, too",
                         self.plan.name
                     ));
@@ -373,9 +373,9 @@ impl Supervisor<'_> {
     }
 }
 
-async fn word_of(minder: Option<&MinderHandle>) -> io::Result<Word> {
+async fn message_of(minder: Option<&MinderHandle>) -> io::Result<Message> {
     match minder {
-        Some(minder) => minder.word().await,
+        Some(minder) => minder.message().await,
         None => std::future::pending().await,
     }
 }

@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::end::{End, FAILED};
 use super::plan::{Patience, Plan, Waiting};
+use super::printer::Printer;
 use super::reports::{Cause, WaitReports};
 use super::signals::Signals;
-use super::teller::Teller;
 use super::timing::rounded;
 use crate::exit::is_away;
 use crate::show::plain;
@@ -45,20 +45,20 @@ struct Wait<'a> {
     begun: Instant,
     deadline: Option<Instant>,
     reports: WaitReports,
-    teller: &'a mut Teller,
+    printer: &'a mut Printer,
 }
 
 /// Waits for the store and the lock.
 ///
 /// # Errors
 /// If there is no lock: how the run ends.
-pub(crate) async fn take(plan: &Plan, signals: &mut Signals, teller: &mut Teller) -> Result<Taken, End> {
+pub(crate) async fn take(plan: &Plan, signals: &mut Signals, printer: &mut Printer) -> Result<Taken, End> {
     let begun = Instant::now();
     let deadline = match plan.patience {
         Patience::Both(Waiting::For(wait)) => begun.checked_add(wait),
         Patience::Both(Waiting::ForEver) | Patience::Lock | Patience::No => None,
     };
-    let mut wait = Wait { plan, begun, deadline, reports: WaitReports::new(&plan.name), teller };
+    let mut wait = Wait { plan, begun, deadline, reports: WaitReports::new(&plan.name), printer };
     let client = unless_signalled(signals, wait.connect()).await??;
     let mutex = client.mutex(&plan.name).lease(plan.lease).min_hold(plan.min_hold).full_lease();
     match unless_signalled(signals, wait.lock(&mutex)).await {
@@ -143,7 +143,7 @@ impl Wait<'_> {
         let mut locking = pin!(lock(plan, mutex, self.deadline));
         let taken = loop {
             let report_at = (begun + REPORT_AFTER).max(self.begun + self.reports.next());
-            let looking = async {
+            let inspecting = async {
                 // A quiet run asks the store nothing, and `--no-wait` is no wait.
                 if plan.is_quiet || plan.patience == Patience::No {
                     std::future::pending::<()>().await;
@@ -154,7 +154,7 @@ impl Wait<'_> {
             tokio::select! {
                 biased;
                 taken = &mut locking => break taken,
-                cause = looking => self.note(&cause),
+                cause = inspecting => self.note(&cause),
             }
         };
         match taken {
@@ -172,13 +172,13 @@ impl Wait<'_> {
 
     fn note(&mut self, cause: &Cause) {
         for line in self.reports.note(self.begun.elapsed(), cause) {
-            self.teller.news(&line);
+            self.printer.news(&line);
         }
     }
 
     fn note_reply(&mut self) {
         if let Some(line) = self.reports.reachable(self.begun.elapsed()) {
-            self.teller.news(&line);
+            self.printer.news(&line);
         }
     }
 

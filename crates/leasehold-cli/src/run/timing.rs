@@ -110,7 +110,7 @@ pub(crate) enum Act {
 /// When a group gets TERM and KILL. Each renewal defers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
-    tell_us: u64,
+    term_us: u64,
     kill_us: u64,
     kill_after_us: u64,
     stage: Stage,
@@ -119,26 +119,26 @@ pub(crate) struct Deadline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Open,
-    Told,
+    TermSent,
     Killed,
 }
 
 impl Deadline {
     pub(crate) fn new(kill_us: u64, kill_after_us: u64) -> Self {
-        Self { tell_us: kill_us.saturating_sub(kill_after_us), kill_us, kill_after_us, stage: Stage::Open }
+        Self { term_us: kill_us.saturating_sub(kill_after_us), kill_us, kill_after_us, stage: Stage::Open }
     }
 
     /// Sets the KILL for a lease that was renewed, or that ends earlier than expected. After TERM it is never deferred.
     pub(crate) fn put_off(&mut self, kill_us: u64) {
         match self.stage {
             Stage::Open => *self = Self::new(kill_us, self.kill_after_us),
-            Stage::Told | Stage::Killed => self.kill_us = self.kill_us.min(kill_us),
+            Stage::TermSent | Stage::Killed => self.kill_us = self.kill_us.min(kill_us),
         }
     }
 
     /// Makes the TERM due now, and the KILL at `kill_us`, or earlier if it was due before.
     pub(crate) fn bring_forward(&mut self, kill_us: u64) {
-        self.tell_us = 0;
+        self.term_us = 0;
         self.kill_us = self.kill_us.min(kill_us);
     }
 
@@ -151,19 +151,19 @@ impl Deadline {
                 self.kill_us = now_us + AGAIN_US;
                 Some(Act::Kill)
             }
-            Stage::Open if now_us >= self.tell_us => {
-                self.stage = Stage::Told;
+            Stage::Open if now_us >= self.term_us => {
+                self.stage = Stage::TermSent;
                 Some(Act::Term)
             }
-            Stage::Open | Stage::Told | Stage::Killed => None,
+            Stage::Open | Stage::TermSent | Stage::Killed => None,
         }
     }
 
     /// Returns when the next action is due.
     pub(crate) fn next_us(&self) -> u64 {
         match self.stage {
-            Stage::Open => self.tell_us.min(self.kill_us),
-            Stage::Told | Stage::Killed => self.kill_us,
+            Stage::Open => self.term_us.min(self.kill_us),
+            Stage::TermSent | Stage::Killed => self.kill_us,
         }
     }
 
@@ -197,8 +197,8 @@ mod tests {
             let (until_us, kill_us) = (100 * timing.lease_us, timing.kill_us(100 * timing.lease_us));
             assert!(until_us - kill_us >= MARGIN_MIN_US, "{timing:?}");
             // The first renewal is due at a third, and two more tries fit in before TERM.
-            let tell_us = Deadline::new(kill_us, timing.kill_after_us).next_us();
-            assert!(until_us - tell_us < timing.lease_us / 2, "{timing:?}");
+            let term_us = Deadline::new(kill_us, timing.kill_after_us).next_us();
+            assert!(until_us - term_us < timing.lease_us / 2, "{timing:?}");
         }
     }
 

@@ -35,17 +35,17 @@ impl Bench {
         Life::new(self.dir.path())
     }
 
-    /// `leasehold run`, with the store beside the proxy.
+    /// Starts `leasehold run`, with a store URL that bypasses the proxy.
     pub(crate) fn run(&self, options: &[&str], command: &[impl AsRef<str>]) -> Run {
         Run::start(&self.server.url(), options, command)
     }
 
-    /// The same, through the proxy.
+    /// Starts `leasehold run`, with a store URL through the proxy.
     pub(crate) fn run_through(&self, options: &[&str], command: &[impl AsRef<str>]) -> Run {
         Run::start(&self.proxy.url(), options, command)
     }
 
-    /// A client of the same locks.
+    /// Connects a client of the same locks.
     pub(crate) async fn client(&self) -> Leasehold {
         Leasehold::connect(&self.server.url()).await.unwrap()
     }
@@ -69,7 +69,7 @@ impl Bench {
     }
 }
 
-/// The command, without variables from the environment of the tests.
+/// Returns the command, without variables from the environment of the tests.
 pub(crate) fn leasehold() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for name in ["LEASEHOLD_STORE", "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"] {
@@ -83,7 +83,7 @@ pub(crate) struct Run {
     child: Child,
 }
 
-/// How it ended.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -111,24 +111,24 @@ impl Run {
         kill_process(self.pid(), signal).unwrap();
     }
 
-    pub(crate) fn say(&mut self, text: &str) {
+    pub(crate) fn write(&mut self, text: &str) {
         self.child.stdin.as_mut().expect("piped").write_all(text.as_bytes()).unwrap();
     }
 
-    /// Reads the output up to and with this word.
-    pub(crate) fn hears(&mut self, word: &str) -> String {
-        let mut heard = Vec::new();
+    /// Reads the output through the end of this word.
+    pub(crate) fn read_to(&mut self, word: &str) -> String {
+        let mut output = Vec::new();
         let out = self.child.stdout.as_mut().expect("piped");
-        while !heard.ends_with(word.as_bytes()) {
+        while !output.ends_with(word.as_bytes()) {
             let mut byte = [0];
-            assert_eq!(out.read(&mut byte).unwrap(), 1, "it ended: {}", String::from_utf8_lossy(&heard));
-            heard.push(byte[0]);
+            assert_eq!(out.read(&mut byte).unwrap(), 1, "it ended: {}", String::from_utf8_lossy(&output));
+            output.push(byte[0]);
         }
-        String::from_utf8(heard).unwrap()
+        String::from_utf8(output).unwrap()
     }
 
     /// Reads a line of standard error.
-    pub(crate) fn complains(&mut self) -> String {
+    pub(crate) fn read_error_line(&mut self) -> String {
         let (err, mut line) = (self.child.stderr.as_mut().expect("piped"), Vec::new());
         while !line.ends_with(b"\n") {
             let mut byte = [0];
@@ -152,7 +152,7 @@ impl Run {
         Ended { code: status.and_then(|status| status.code()), out, err }
     }
 
-    /// Its minder, once there is one other than this.
+    /// Returns its minder, once there is one other than `but`.
     pub(crate) fn minder(&self, but: Option<Pid>) -> Pid {
         let mut found = None;
         wait_until("there is a minder", LONG, || {
@@ -170,7 +170,7 @@ impl Drop for Run {
     }
 }
 
-/// The children of a process.
+/// Returns the children of a process.
 pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     let parent = parent.as_raw_nonzero().get().to_string();
     let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
@@ -190,7 +190,7 @@ pub(crate) fn is_minder(pid: Pid) -> bool {
     line.split(|byte| *byte == 0).nth(1) == Some(b"minder")
 }
 
-/// Whether a process is there and has not ended.
+/// Whether a process exists and has not ended.
 pub(crate) fn is_alive(pid: Pid) -> bool {
     field(pid.as_raw_nonzero().get(), 0).is_some_and(|state| state != "Z" && state != "X")
 }

@@ -18,7 +18,7 @@ fn a_commands_own_status_is_handed_through() {
     for code in [0, 1, 7, 123, 124, 125, 255] {
         let ended = bench.run(&[], &["sh", "-c", &format!("exit {code}")]).ends();
         assert_eq!(ended.code, Some(code), "{ended:?}");
-        assert_eq!(ended.err, "", "nothing to say");
+        assert_eq!(ended.err, "", "no message");
     }
     for (signal, number) in [("KILL", 9), ("TERM", 15), ("INT", 2)] {
         let ended = bench.run(&[], &["sh", "-c", &format!("kill -{signal} $$")]).ends();
@@ -31,9 +31,9 @@ fn a_commands_own_status_is_handed_through() {
 fn a_run_has_one_connection() {
     let bench = Bench::new();
     let mut run = bench.run_through(&[], &["sh", "-c", "echo ready; read line"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     assert_eq!(bench.proxy.seen().accepted, 1);
-    run.say("\n");
+    run.write("\n");
     assert_eq!(run.ends().code, Some(0));
     assert_eq!(bench.proxy.seen().accepted, 1);
 }
@@ -42,7 +42,7 @@ fn a_run_has_one_connection() {
 fn a_command_finds_name_token_and_standard_input() {
     let bench = Bench::new();
     let mut run = bench.run(&[], &["sh", "-c", "echo $LEASEHOLD_NAME $LEASEHOLD_TOKEN; cat"]);
-    run.say("said\n");
+    run.write("said\n");
     let ended = run.ends();
     let (first, rest) = ended.out.split_once('\n').unwrap();
     let token: u64 = first.strip_prefix("job ").expect("the name").parse().expect("a token");
@@ -61,14 +61,14 @@ fn a_command_that_cannot_be_executed() {
     let ended = bench.run(&[], &[path]).ends();
     assert_eq!(ended.code, Some(126), "{ended:?}");
     assert!(ended.err.contains("Permission denied"), "{ended:?}");
-    // The shell reads what does not say what reads it.
+    // The shell executes a script without an interpreter line.
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(bench.run(&[], &[path]).ends().code, Some(6));
-    // And nothing is left behind: the lock is free at once.
+    // Nothing is left behind: the lock is free at once.
     assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(0));
 }
 
-/// flock has a -c for this. Here a shell reads a line only if the user asks for one.
+/// flock has the option -c for this. Here a shell reads a line only if the user asks for one.
 #[test]
 fn a_shell_line_as_the_command_gets_a_hint() {
     let bench = Bench::new();
@@ -134,14 +134,14 @@ fn p30_a_store_that_is_not_there_is_not_busy() {
         assert_eq!(ended.code, Some(125), "{ended:?}");
         assert!(ended.err.contains("127.0.0.1") && !ended.err.contains("waited"), "{ended:?}");
     }
-    // The whole of a wait, and its last words say that there was one, and what for.
+    // It waits for the whole time, and the message has the waiting time and the lock.
     let begun = Instant::now();
     let ended = Run::start(&url, &["--wait", "1700ms"], &["true"]).ends();
     assert_eq!(ended.code, Some(125), "{ended:?}");
     assert!(begun.elapsed() >= Duration::from_millis(1700), "{:?}", begun.elapsed());
     assert!(ended.err.contains("127.0.0.1") && ended.err.contains("(waited 1."), "{ended:?}");
     assert!(ended.err.ends_with(&format!(" s for the store, to lock \"{NAME}\")\n")), "{ended:?}");
-    // One that comes while it is waited for.
+    // A store that starts during the wait.
     let bench = Bench::new();
     bench.proxy.refuse_connections();
     let waiting = bench.run_through(&["--wait", "forever"], &["echo", "ran"]);
@@ -155,8 +155,8 @@ fn p30_a_store_that_is_not_there_is_not_busy() {
 fn a_store_that_comes_in_the_last_moment_is_met() {
     let bench = Bench::new();
     bench.proxy.refuse_connections();
-    // Tries in the first 1.6 s, after pauses of 50 to 800 ms; the next pause is of a second, and longer than what is left.
-    // A slow machine tries later, but never ends its wait before this moment.
+    // The run tries in the first 1.6 s, after pauses of 50 to 800 ms. The next pause would take a second, which is longer
+    // than the rest of the wait. A slow machine tries later, but never ends its wait before this moment.
     let wait = Duration::from_millis(2_400);
     let begun = Instant::now();
     let waiting = bench.run_through(&["--wait", "2400ms"], &["echo", "ran"]);
@@ -176,7 +176,7 @@ async fn a_wait_is_reported() {
     let quiet = bench.run(&["-q"], &["true"]);
     let mut waiting = bench.run(&[], &["true"]);
     let words = format!("leasehold: waiting for \"{NAME}\": held by host/backup\n");
-    assert_eq!(waiting.complains(), words);
+    assert_eq!(waiting.read_error_line(), words);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     for ended in [waiting.ends(), quiet.ends()] {
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
@@ -192,12 +192,12 @@ async fn a_wait_for_the_store_is_reported() {
     bench.proxy.refuse_connections();
     let quiet = bench.run_through(&["-q", "--wait", "1m"], &["true"]);
     let mut waiting = bench.run_through(&["--wait", "1m"], &["true"]);
-    let first = waiting.complains();
+    let first = waiting.read_error_line();
     assert!(first.starts_with(&format!("leasehold: waiting for \"{NAME}\": the store is unreachable: ")), "{first}");
     bench.proxy.accept_connections();
-    let back = waiting.complains();
+    let back = waiting.read_error_line();
     assert!(back.starts_with("leasehold: the store is reachable again after "), "{back}");
-    assert_eq!(waiting.complains(), format!("leasehold: waiting for \"{NAME}\": held by host/backup\n"));
+    assert_eq!(waiting.read_error_line(), format!("leasehold: waiting for \"{NAME}\": held by host/backup\n"));
     drop(guard);
     for ended in [waiting.ends(), quiet.ends()] {
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
@@ -239,7 +239,7 @@ fn p30_a_store_that_is_silent_is_not_busy() {
 }
 
 #[test]
-fn what_makes_no_sense() {
+fn invalid_arguments_are_refused() {
     let bench = Bench::new();
     for (options, says) in [
         (&["--lease", "500ms"][..], "use 1s to 24h"),
@@ -261,15 +261,15 @@ fn what_makes_no_sense() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
     let output = leasehold().args(["run", "a", "-n", "ls", "-l"]).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.code() == Some(2) && said.contains("put -- before the command"), "{said}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && errors.contains("put -- before the command"), "{errors}");
     let long = "x".repeat(300);
     let output = leasehold().args(["run", "--store", &bench.server.url(), &long, "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 }
 
 #[test]
-fn help_says_what_an_operator_asks() {
+fn help_answers_the_questions_of_an_operator() {
     let page = leasehold().args(["run", "--help"]).output().unwrap();
     let page = String::from_utf8(page.stdout).unwrap();
     for word in [
@@ -285,7 +285,7 @@ fn help_says_what_an_operator_asks() {
         "Examples:",
         "KillMode=mixed",
     ] {
-        assert!(page.contains(word), "{word} is not in it");
+        assert!(page.contains(word), "{word} is not on the page");
     }
     let long: Vec<&str> = page.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(long.is_empty(), "lines that a terminal cannot show: {long:#?}");
@@ -300,7 +300,7 @@ fn help_says_what_an_operator_asks() {
 fn a_reader_that_does_not_read_stops_nothing() {
     let bench = Bench::new();
     let (ours, its) = std::os::unix::net::UnixStream::pair().unwrap();
-    // The command fills what its reader never empties, and ends.
+    // The command fills the pipe, which its reader never empties, and ends.
     let fill =
         "dd if=/dev/zero of=/dev/stderr bs=1 count=1 2>/dev/null; timeout 1 cat /dev/zero >&2; sleep 0.1 & exit 3";
     let mut child = leasehold()

@@ -17,7 +17,7 @@ const WORKERS: usize = 8;
 
 /// The write is the last step: a command that is ended before it has changed nothing.
 const COUNT: &str = r#"set -- $(tail -n 1 "$FILE"); echo "$LEASEHOLD_TOKEN $(($2 + 1))" >> "$FILE""#;
-/// The same, with time to be killed in.
+/// As before, but with time to be killed.
 const COUNT_SLOWLY: &str = r#"set -- $(tail -n 1 "$FILE"); sleep 0.03; echo "$LEASEHOLD_TOKEN $(($2 + 1))" >> "$FILE""#;
 
 fn file(dir: &Path) -> PathBuf {
@@ -34,7 +34,7 @@ fn count(url: &str, file: &Path, script: &str, lease: &str) -> Command {
     run
 }
 
-/// Asserts that the lines count up by one, with tokens that rise, and answers how many there are.
+/// Asserts that the lines count up by one, with rising tokens, and returns their number.
 fn judge(file: &Path) -> usize {
     let text = fs::read_to_string(file).unwrap();
     let mut before = (0, 0);
@@ -61,13 +61,13 @@ fn eight_processes_count_without_gap_or_repeat_by_file() {
 }
 
 #[test]
-fn whoever_is_killed_counts_at_most_once_by_redis() {
+fn a_killed_run_counts_at_most_once_by_redis() {
     let server = RedisServer::start();
     count_up_and_kill(&server.url());
 }
 
 #[test]
-fn whoever_is_killed_counts_at_most_once_by_file() {
+fn a_killed_run_counts_at_most_once_by_file() {
     let dir = tempfile::tempdir().unwrap();
     count_up_and_kill(&format!("file:{}", dir.path().join("store").display()));
 }
@@ -89,7 +89,7 @@ fn count_up(url: &str) {
     assert_eq!(judge(&file), WORKERS * RUNS);
 }
 
-/// Runs that can be killed: which is running, and whether it was meddled with.
+/// A run that can be killed: its processes, and whether one of them was killed.
 struct Running {
     pid: Pid,
     killed: Arc<AtomicBool>,
@@ -111,7 +111,8 @@ fn count_up_and_kill(url: &str) {
                     let mut child = count(url, &file, COUNT_SLOWLY, "1s").spawn().unwrap();
                     let (pid, is_killed) = (Pid::from_child(&child), Arc::new(AtomicBool::new(false)));
                     running.lock().unwrap().push(Running { pid, killed: Arc::clone(&is_killed) });
-                    // Waited for under the lock's other side: whoever kills finds our child, and not its number's heir.
+                    // The wait holds the mutex that the killer needs, too: so the killer always hits our child, and not a
+                    // later process with the same ID.
                     let status = loop {
                         let mut running = running.lock().unwrap();
                         if let Some(status) = child.try_wait().unwrap() {
@@ -124,7 +125,7 @@ fn count_up_and_kill(url: &str) {
                     if status.success() {
                         completed.fetch_add(1, Ordering::Relaxed);
                     } else {
-                        assert!(is_killed.load(Ordering::Relaxed), "nobody had touched it: {status}");
+                        assert!(is_killed.load(Ordering::Relaxed), "it was not killed: {status}");
                         killed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -143,10 +144,10 @@ fn count_up_and_kill(url: &str) {
     let (completed, killed, lines) = (completed.into_inner(), killed.into_inner(), judge(&file));
     println!("{completed} completed, {killed} killed, {lines} lines");
     assert!(completed <= lines && lines <= completed + killed, "{completed} ≤ {lines} ≤ {completed} + {killed}");
-    assert!(killed > 0, "nobody was hit");
+    assert!(killed > 0, "no run was killed");
 }
 
-/// A supervisor, a minder or a command, of a run that holds or waits.
+/// Kills a supervisor, a minder or a command, of a run that holds or waits.
 fn kill_somebody(running: &Mutex<Vec<Running>>, random: &mut u64) {
     let mut draw = |below: usize| {
         *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -156,7 +157,7 @@ fn kill_somebody(running: &Mutex<Vec<Running>>, random: &mut u64) {
     if running.is_empty() {
         return;
     }
-    // Mostly one that holds: of eight, seven wait.
+    // Mostly of a run that holds: of eight runs, seven wait.
     let holders: Vec<&Running> = running.iter().filter(|run| !children(run.pid).is_empty()).collect();
     let (hit, what) = (draw(running.len()), draw(3));
     let run = match holders.first() {

@@ -8,10 +8,11 @@ use rustix::process::Signal;
 
 use crate::bench::{Bench, LONG, Run, children, field};
 
-/// How often it is tried to stop a supervisor between two of its children, which takes milliseconds.
+/// How often the test tries to stop a supervisor between the starts of its two children, which are milliseconds apart.
 const TRIES: usize = 100;
 
-/// Stopped while its minder starts, and for longer than the lease: there is no lock that a command could be started under.
+/// The supervisor is stopped while its minder starts, and for longer than the lease: the command must not be started
+/// without a lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_no_command_is_started_after_a_stop_beyond_the_lease() {
     let bench = Bench::new();
@@ -24,17 +25,17 @@ async fn p29_no_command_is_started_after_a_stop_beyond_the_lease() {
     assert!(guard.is_valid());
 }
 
-/// One that has a minder, and no command yet.
+/// Returns a run that has a minder, and no command yet.
 fn stopped_in_the_gap(bench: &Bench) -> Option<Run> {
     let run = bench.run(&["--lease", "1s"], &["sleep", "60"]);
     let pid = run.pid().as_raw_nonzero().get();
     let begun = Instant::now();
-    // Its first child is the minder: of that it waits for a word.
+    // Its first child is the minder, for whose message it waits.
     while std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().is_empty() {
         assert!(begun.elapsed() < LONG, "no minder is started");
     }
     run.signal(Signal::STOP);
-    wait_until("it stands still", LONG, || field(pid, 0).as_deref() == Some("T"));
+    wait_until("it is stopped", LONG, || field(pid, 0).as_deref() == Some("T"));
     std::thread::sleep(Duration::from_millis(1));
     (children(run.pid()).len() == 1).then_some(run)
 }

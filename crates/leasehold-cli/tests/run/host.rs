@@ -1,4 +1,5 @@
-//! On one host, without a server: the next run gets the lock as soon as no process of the last one is left, and not before.
+//! On one host, without a server: the next run gets the lock as soon as no process of the last one is left, and not
+//! before.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -11,9 +12,9 @@ use tempfile::TempDir;
 use crate::bench::{NAME, Run};
 use crate::worker::Life;
 
-/// Far longer than anybody waits here: no lease ends by itself.
+/// Far longer than any wait in these tests: no lease ends by itself.
 const OPTIONS: [&str; 4] = ["--lease", "60s", "--kill-after", "500ms"];
-/// The end of a command by its minder, with what a busy machine takes for it.
+/// The time limit for the end of a command by its minder, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
 struct Host {
@@ -58,7 +59,7 @@ async fn p29_a_killed_supervisor_is_followed_when_its_command_is_gone() {
     }
 }
 
-/// Nobody is left who would end the command. Its own descriptor keeps the others out.
+/// Nobody is left to end the command. Its inherited descriptor keeps the others out.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_whose_supervisor_and_minder_are_killed_at_once() {
     let host = Host::new();
@@ -77,10 +78,10 @@ async fn a_command_whose_supervisor_and_minder_are_killed_at_once() {
     life.has_ended_before(granted_us, guard.token().get());
 }
 
-/// In a home that is empty and nobody else's: what a test locks is no affair of the user who runs it.
+/// In an empty home of its own: the locks of the test must not disturb the user who runs it.
 #[test]
 fn without_a_store_it_is_the_hosts_own() {
-    // The second one finds its own program under a name that the new home does not cover.
+    // The second command finds its own program by a path that the new home does not cover.
     let script = "exec 3<\"$0\" && mount -t tmpfs none ~root && exec /proc/self/fd/3 \"$@\"";
     let unshare = ["--mount", "--propagation", "private", "sh", "-c", script];
     let leasehold = |arguments: &[&str]| {
@@ -88,18 +89,18 @@ fn without_a_store_it_is_the_hosts_own() {
         command.args(unshare).arg(env!("CARGO_BIN_EXE_leasehold")).args(arguments);
         command.env("HOME", "/nonexistent").env_remove("LEASEHOLD_STORE").output().unwrap()
     };
-    // The store is below the home of the user database, and not below that of the environment.
+    // The store is below the home of the user database, and not below the home of the environment.
     let run = |options: &[&str]| {
         let find = ["--", "sh", "-c", "find ~root -type d -name '*leasehold*'; ls -d /nonexistent"];
         leasehold(&[&["run", NAME][..], options, &find].concat())
     };
     let loud = run(&[]);
-    let (out, said) = (String::from_utf8(loud.stdout).unwrap(), String::from_utf8(loud.stderr).unwrap());
-    let (notice, ls) = said.split_once('\n').expect("lines");
+    let (out, errors) = (String::from_utf8(loud.stdout).unwrap(), String::from_utf8(loud.stderr).unwrap());
+    let (notice, ls) = errors.split_once('\n').expect("lines");
     let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
-    assert_eq!(notice, format!("leasehold: this lock excludes only programs of root on {host}"), "as root: {said}");
+    assert_eq!(notice, format!("leasehold: this lock excludes only programs of root on {host}"), "as root: {errors}");
     assert!(out.starts_with('/') && !out.contains("nonexistent"), "{out}");
-    assert!(ls.starts_with("ls: ") && ls.lines().count() == 1, "nothing was made there: {said}");
+    assert!(ls.starts_with("ls: ") && ls.lines().count() == 1, "nothing was made there: {errors}");
     let quiet = leasehold(&["run", "-q", NAME, "--", "true"]);
     for verb in [&["inspect", NAME][..], &["ls"]] {
         let err = String::from_utf8(leasehold(verb).stderr).unwrap();
@@ -108,7 +109,7 @@ fn without_a_store_it_is_the_hosts_own() {
     assert_eq!((quiet.status.code(), quiet.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
-/// Process 1 of a container that was entered in somebody else's group and session: they have no numbers in there.
+/// Process 1 of a container that was started in a group and session from outside: they have no IDs inside.
 #[test]
 fn p29_a_group_that_is_led_from_outside_of_the_pid_namespace() {
     let host = Host::new();
@@ -141,13 +142,13 @@ async fn p29_a_killed_supervisor_whose_command_nobody_waits_for() {
     let begun = Instant::now();
     kill_process(supervisor_of(&host.url), Signal::KILL).unwrap();
     let (_guard, granted_us) = host.next().await;
-    // Its number means something in there only.
+    // The process ID is only valid inside the container.
     assert!(life.last().expect("it had begun").boot_us < granted_us);
     assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
     container.signal(Signal::KILL);
 }
 
-/// By its command line: its number in its own namespace says nothing here.
+/// Finds it by its command line: its ID in its own namespace is not valid here.
 fn supervisor_of(store: &str) -> Pid {
     let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
         let entry = entry.ok()?;

@@ -12,8 +12,8 @@ use crate::bench::{Bench, LONG, NAME, TAKEOVER_SLACK, field, is_alive};
 const LEASE: Duration = Duration::from_secs(2);
 const OPTIONS: [&str; 2] = ["--lease", "2s"];
 
-/// A killed supervisor: the minder ends the command, also one that does not heed a TERM, and the next one follows within
-/// the lease and a second.
+/// A killed supervisor: the minder ends the command, even one that ignores TERM, and the next run holds within the lease
+/// and a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_a_killed_supervisor() {
     for stubborn in [false, true] {
@@ -44,10 +44,11 @@ async fn p29_a_stopped_supervisor() {
     let ended = run.ends();
     assert_eq!(ended.code, Some(123), "{ended:?}");
     assert!(ended.err.contains("is lost"), "{ended:?}");
-    assert!(guard.is_valid(), "what was not its own any more it did not touch");
+    assert!(guard.is_valid(), "it did not touch the later grant");
 }
 
-/// All processes are stopped, as in a frozen container. The supervisor is continued first: it must not continue the others.
+/// All processes are stopped, as in a frozen container. The supervisor is continued first: it must not continue the
+/// others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_everybody_stopped() {
     let bench = Bench::new();
@@ -55,10 +56,10 @@ async fn p29_everybody_stopped() {
     let run = bench.run(&OPTIONS, &life.stubborn());
     let worker = Pid::from_raw(life.has_begun().pid).unwrap();
     let minder = run.minder(None);
-    // The minder behind its supervisor, who would let it go on.
+    // The minder is stopped after its supervisor, which would continue it.
     for pid in [run.pid(), minder, worker] {
         kill_process(pid, Signal::STOP).unwrap();
-        wait_until("it stands still", LONG, || field(pid.as_raw_nonzero().get(), 0).as_deref() == Some("T"));
+        wait_until("it is stopped", LONG, || field(pid.as_raw_nonzero().get(), 0).as_deref() == Some("T"));
     }
     let (guard, granted_us) = bench.next().await;
     run.signal(Signal::CONT);
@@ -67,15 +68,15 @@ async fn p29_everybody_stopped() {
     life.has_ended_before(granted_us, guard.token().get());
 }
 
-/// A supervisor is stopped, and continued before a TERM was due: nothing is lost.
+/// A supervisor is stopped, and continued before a TERM is due: nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_supervisor_that_was_stopped_for_a_moment() {
     let bench = Bench::new();
     let mut run = bench.run(&["--lease", "30s"], &["sh", "-c", "echo ready; read line; exit 4"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     run.signal(Signal::STOP);
     run.signal(Signal::CONT);
-    run.say("\n");
+    run.write("\n");
     assert_eq!(run.ends().code, Some(4));
 }
 
@@ -119,40 +120,40 @@ async fn p29_a_command_that_leads_a_group_of_its_own() {
     }
 }
 
-/// A hiccup that is shorter than the lease loses nothing.
+/// An outage that is shorter than the lease loses nothing.
 #[test]
 fn a_store_that_was_silent_for_a_moment() {
     let bench = Bench::new();
     let mut run = bench.run_through(&["--lease", "6s"], &["sh", "-c", "echo ready; read line; exit 4"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     bench.proxy.stall(Way::Both);
     bench.proxy.wait_seen("a renewal is held up", LONG, |seen| seen.stalled_requests > 0);
     bench.proxy.resume();
-    run.say("\n");
+    run.write("\n");
     let ended = run.ends();
     assert_eq!(ended.code, Some(4), "{ended:?}");
 }
 
-/// While the command runs, a renewal that is overdue is reported, and the end of the outage.
+/// While the command runs, an overdue renewal is reported, and the end of the outage.
 #[test]
 fn an_overdue_renewal_is_reported() {
     let bench = Bench::new();
     let script = ["sh", "-c", "echo ready; read line; exit 4"];
     let mut run = bench.run_through(&["--lease", "15s"], &script);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     bench.proxy.stall(Way::Both);
-    let overdue = run.complains();
+    let overdue = run.read_error_line();
     assert!(overdue.starts_with("leasehold: the store is unreachable: \"job\" was last renewed "), "{overdue}");
     assert!(overdue.contains(" s ago; the command gets TERM in "), "{overdue}");
     bench.proxy.resume();
-    let renewed = run.complains();
+    let renewed = run.read_error_line();
     assert!(renewed.starts_with("leasehold: the store is reachable again: \"job\" is renewed"), "{renewed}");
-    run.say("\n");
+    run.write("\n");
     let ended = run.ends();
     assert_eq!((ended.code, ended.err.as_str()), (Some(4), ""), "{ended:?}");
 }
 
-/// The grace of a revocation is for the command: it has ended when that is over.
+/// The command may use the grace of a revocation: it has ended when the grace is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_a_revoked_lock() {
     let bench = Bench::new();
@@ -171,7 +172,7 @@ async fn p29_a_revoked_lock() {
     assert!(ended.err.contains("\"job\" was revoked; the command gets TERM, and KILL in 1."), "{ended:?}");
 }
 
-/// One that ends at its TERM gives the lock back at once, and nobody waits for the grace.
+/// A command that ends at its TERM: the lock is released at once, and nobody waits for the grace.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_lock_whose_command_obeys() {
     let bench = Bench::new();
@@ -203,7 +204,8 @@ async fn a_store_that_has_forgotten() {
     assert!(!is_alive(Pid::from_raw(pid).unwrap()));
 }
 
-/// The lock is held until nobody of the group is left, and renewed all the while; those who are left are ended with it.
+/// The lock is held, and renewed, until the group is empty. The processes that the command left behind are ended with the
+/// lock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_whom_the_command_left_behind() {
     let bench = Bench::new();
@@ -220,7 +222,7 @@ async fn p29_whom_the_command_left_behind() {
     assert_eq!(ended.err.matches("left processes behind").count(), 1, "{ended:?}");
     assert!(mutex.inspect().await.unwrap().holder.is_none(), "free at once");
 
-    // And with a supervisor that is killed they are ended like a command.
+    // If the supervisor is killed, they are ended like a command.
     life.touch();
     let run = bench.run(&OPTIONS, &life.left_behind());
     life.has_begun();
@@ -229,8 +231,8 @@ async fn p29_whom_the_command_left_behind() {
     life.has_ended_before(granted_us, guard.token().get());
 }
 
-/// A claim of a second is all that a hand-over grants. With a store that falls silent then, a command that was started on
-/// it could not be ended in time.
+/// A hand-over grants only a claim of a second. If the store becomes silent then, a command that was started on the claim
+/// could not be ended in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_a_command_starts_on_a_whole_lease() {
     let bench = Bench::new();
@@ -241,7 +243,7 @@ async fn p29_a_command_starts_on_a_whole_lease() {
     let run = bench.run_through(&["--lease", "30s"], &["sh", "-c", &script]);
     bench.waiters(1).await;
     drop(guard);
-    // The claim, or, of a command that was started on it, the renewal a third later.
+    // This is the claim, or the renewal a third later if a command was started on the claim.
     claims.wait(1, LONG);
     assert!(!started.exists(), "a command was started on a claim");
     let mutex = bench.client().await.mutex(NAME);

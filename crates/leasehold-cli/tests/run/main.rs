@@ -1,4 +1,4 @@
-//! `leasehold run`, as it is called: real commands, signals, terminals and servers.
+//! Tests of `leasehold run` as a program: real commands, signals, terminals and servers.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 

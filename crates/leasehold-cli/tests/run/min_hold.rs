@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use crate::bench::{Bench, LONG, is_alive, leasehold};
 
-/// A second machine starts while the first one's job is over already.
+/// A second machine starts when the job of the first one is already over.
 #[test]
 fn p23_a_short_job_keeps_the_others_out() {
     let bench = Bench::new();
@@ -17,13 +17,13 @@ fn p23_a_short_job_keeps_the_others_out() {
     let late = bench.run(&["--no-wait"], &["true"]).ends();
     assert!(late.code == Some(124) && late.err.contains("was released by"), "nobody holds it: {late:?}");
     let mut waiting = bench.run(&[], &["true"]);
-    let said = waiting.complains();
-    assert!(said.contains("released by") && said.contains("kept for its minimum hold"), "{said}");
+    let line = waiting.read_error_line();
+    assert!(line.contains("released by") && line.contains("kept for its minimum hold"), "{line}");
     assert_eq!(waiting.ends().code, Some(0));
     assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
 }
 
-/// The store of this host gives back what a dead process held. This was released.
+/// The store of this host frees what a dead process held. This lease was released.
 #[test]
 fn p23_a_minimum_hold_on_this_host_outlives_the_process() {
     let dir = tempfile::tempdir().unwrap();
@@ -40,16 +40,16 @@ fn p23_a_minimum_hold_on_this_host_outlives_the_process() {
     assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
 }
 
-/// The command ends in an outage that is longer than `run` waits for a release otherwise.
+/// The command ends in an outage that is longer than `run` usually waits for a release.
 #[test]
 fn p23_a_minimum_hold_outlasts_an_outage_at_its_end() {
     let bench = Bench::new();
     let mut run = bench.run_through(&["--lease", "20s", "--min-hold", "15s"], &["sh", "-c", "echo ready; read line"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     let begun = Instant::now();
     bench.proxy.refuse_connections();
     bench.proxy.cut_all();
-    run.say("\n");
+    run.write("\n");
     std::thread::sleep(Duration::from_secs(7));
     assert!(is_alive(run.pid()), "it still tries to release");
     bench.proxy.accept_connections();
@@ -60,15 +60,15 @@ fn p23_a_minimum_hold_outlasts_an_outage_at_its_end() {
     assert!(begun.elapsed() >= Duration::from_secs(14), "{:?}", begun.elapsed());
 }
 
-/// Whoever cannot wait for the store sends a signal. The message says what may be lost.
+/// A signal ends the wait for the store. The message reports what may be lost.
 #[test]
 fn p23_a_signal_ends_the_wait_for_a_release() {
     let bench = Bench::new();
     let mut run = bench.run_through(&["--lease", "30s", "--min-hold", "1m"], &["sh", "-c", "echo ready; read line"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     bench.proxy.refuse_connections();
     bench.proxy.cut_all();
-    run.say("\n");
+    run.write("\n");
     std::thread::sleep(Duration::from_secs(6));
     assert!(is_alive(run.pid()), "it still tries to release");
     let begun = Instant::now();
@@ -90,8 +90,8 @@ fn p23_a_command_that_cannot_be_executed_keeps_nobody_out() {
 #[test]
 fn a_minimum_hold_out_of_range_is_an_invalid_argument() {
     let bench = Bench::new();
-    for (said, why) in [("25h", "is longer than 24 h"), ("5", "expected a duration such as 500ms")] {
-        let ended = bench.run(&["--min-hold", said], &["true"]).ends();
+    for (hold, why) in [("25h", "is longer than 24 h"), ("5", "expected a duration such as 500ms")] {
+        let ended = bench.run(&["--min-hold", hold], &["true"]).ends();
         assert_eq!(ended.code, Some(2), "{ended:?}");
         assert!(ended.err.contains(why), "{ended:?}");
     }

@@ -1,4 +1,4 @@
-//! The minder: that it is there, and that it can be killed, stopped and replaced.
+//! The minder: it runs, and it can be killed, stopped and replaced.
 
 use std::fs;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn p29_a_minder_that_is_killed_is_replaced() {
     assert_eq!(field(second.as_raw_nonzero().get(), 2), field(sign.pid, 2), "in the command's group");
     kill_process(second, Signal::KILL).unwrap();
     let third = run.minder(Some(second));
-    // It is as good as the first: the supervisor is killed, and the command is ended.
+    // It works like the first: the supervisor is killed, and the command is ended.
     ready(third);
     run.signal(Signal::KILL);
     let (guard, granted_us) = bench.next().await;
@@ -56,7 +56,7 @@ async fn p29_another_minder_knows_a_command_that_has_left_the_group() {
     life.has_ended_before(granted_us, guard.token().get());
 }
 
-/// A command that ends with all of its group, the minder among them: another one is asked whether anybody is left.
+/// A command kills its whole group, including the minder: another minder checks whether the group is empty.
 #[test]
 fn a_command_that_kills_its_group() {
     let bench = Bench::new();
@@ -70,14 +70,14 @@ fn a_command_that_kills_its_group() {
 fn a_command_goes_on_under_another_minder() {
     let bench = Bench::new();
     let mut run = bench.run(&OPTIONS, &["sh", "-c", "echo ready; read line; exit 4"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     let first = run.minder(None);
     kill_process(first, Signal::KILL).unwrap();
     let second = run.minder(Some(first));
     ready(second);
     let called = fs::read_to_string(format!("/proc/{}/comm", second.as_raw_nonzero())).unwrap();
-    assert_eq!(called, "leasehold\n", "whose process it is can be seen");
-    run.say("\n");
+    assert_eq!(called, "leasehold\n", "the name of the process is visible");
+    run.write("\n");
     let ended = run.ends();
     assert_eq!((ended.code, ended.err.as_str()), (Some(4), ""), "{ended:?}");
 }
@@ -86,12 +86,12 @@ fn a_command_goes_on_under_another_minder() {
 fn a_minder_that_is_stopped_goes_on() {
     let bench = Bench::new();
     let mut run = bench.run(&OPTIONS, &["sh", "-c", "echo ready; read line; exit 4"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     let minder = run.minder(None);
     ready(minder);
     kill_process(minder, Signal::STOP).unwrap();
-    wait_until("it goes on", LONG, || field(minder.as_raw_nonzero().get(), 0).as_deref() == Some("S"));
-    run.say("\n");
+    wait_until("it is continued", LONG, || field(minder.as_raw_nonzero().get(), 0).as_deref() == Some("S"));
+    run.write("\n");
     assert_eq!(run.ends().code, Some(4));
 }
 
@@ -104,7 +104,7 @@ async fn a_command_whose_supervisor_and_minder_are_stopped_outlives_its_lease() 
     let worker = Pid::from_raw(life.has_begun().pid).unwrap();
     let minder = run.minder(None);
     ready(minder);
-    // The supervisor first: it would have the minder go on.
+    // The supervisor first: it would continue the minder.
     for stopped in [run.pid(), minder] {
         kill_process(stopped, Signal::STOP).unwrap();
     }
@@ -120,12 +120,12 @@ fn no_signal_of_the_groups_ends_the_minder() {
     let bench = Bench::new();
     let script = "trap : HUP INT TERM QUIT USR1 USR2 ALRM; echo ready; while read line; do :; done; exit 4";
     let mut run = bench.run(&OPTIONS, &["sh", "-c", script]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     let minder = run.minder(None);
     for signal in [Signal::HUP, Signal::INT, Signal::TERM, Signal::QUIT, Signal::USR1, Signal::TSTP, Signal::TTIN] {
         kill_process(minder, signal).unwrap();
     }
-    // It answers, and so it lives: the run ends only with its word on the group.
+    // The minder answers, so it lives: the run ends only after its message about the group.
     std::thread::sleep(Duration::from_millis(50));
     assert!(is_alive(minder) && field(minder.as_raw_nonzero().get(), 0).as_deref() == Some("S"));
     assert_eq!(run.ends().code, Some(4));

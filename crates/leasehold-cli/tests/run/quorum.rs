@@ -12,21 +12,21 @@ async fn a_command_runs_alone_while_any_three_servers_are_there() {
     let url = quorum.url();
     leasehold::quorum::begin(&url).await.unwrap();
     let mut first = Run::start(&url, &["--holder", "first"], &["sh", "-c", "echo $LEASEHOLD_TOKEN; read line"]);
-    let token: u64 = first.hears("\n").trim().parse().unwrap();
+    let token: u64 = first.read_to("\n").trim().parse().unwrap();
     let busy = Run::start(&url, &["--no-wait"], &["echo", "ran"]).ends();
     assert_eq!((busy.code, busy.out.as_str()), (Some(124), ""), "{busy:?}");
     assert!(busy.err.contains(&format!("\"{NAME}\" is held by first")), "{busy:?}");
     let mut next = Run::start(&url, &[], &["sh", "-c", "echo $LEASEHOLD_TOKEN; read line"]);
     quorum.server(0).kill();
     quorum.server(4).kill();
-    first.say("\n");
+    first.write("\n");
     assert_eq!(first.ends().code, Some(0));
-    let later: u64 = next.hears("\n").trim().parse().unwrap();
+    let later: u64 = next.read_to("\n").trim().parse().unwrap();
     assert!(later > token, "{later} after {token}");
-    next.say("\n");
+    next.write("\n");
     let ended = next.ends();
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
-    // Two of five are no quorum, and that is not that somebody has it.
+    // Two of five are no quorum. That is an outage, and does not mean that another client holds the lock.
     quorum.server(2).kill();
     let ended = Run::start(&url, &["--no-wait"], &["true"]).ends();
     assert_eq!(ended.code, Some(125), "{ended:?}");
@@ -35,7 +35,7 @@ async fn a_command_runs_alone_while_any_three_servers_are_there() {
     }
 }
 
-/// The longest lease of a quorum is the default where it is shorter than 30 s.
+/// If the longest lease of a quorum is shorter than 30 s, it is the default.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_without_a_lease_fits_into_the_longest() {
     for longest in [1, 5] {
@@ -45,7 +45,7 @@ async fn a_run_without_a_lease_fits_into_the_longest() {
         let ended = Run::start(&url, &[], &["echo", "ran"]).ends();
         assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "max_lease={longest}s: {ended:?}");
         let ended = Run::start(&url, &["--lease", "30s"], &["echo", "ran"]).ends();
-        assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "it was asked for: {ended:?}");
+        assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "the user asked for it: {ended:?}");
         assert!(ended.err.contains("max_lease"), "{ended:?}");
     }
 }
@@ -72,16 +72,16 @@ async fn nodes_in_quarantine_are_an_unreachable_store() {
     }
     let begun = Instant::now();
     let ended = Run::start(&url, &["--wait", "1s"], &["echo", "ran"]).ends();
-    assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "nobody said that somebody has it: {ended:?}");
+    assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "the lock is not reported as held: {ended:?}");
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     names_all(&ended);
     let mut waiting = Run::start(&url, &["--wait", "forever"], &["echo", "ran"]);
-    let first = waiting.complains();
+    let first = waiting.read_error_line();
     let begin = format!("leasehold: waiting for \"{NAME}\": nodes of the quorum are in quarantine");
     assert!(first.starts_with(&begin), "{first}");
     let waits = |server: &RedisServer| server.command(&["ZCARD", &format!("lq1q:{{{NAME}}}")]) == Value::Int(1);
-    wait_until("it stands in every queue", Duration::from_secs(10), || quorum.servers().iter().all(waits));
-    // It waits in their queues: only whoever knows that nobody holds may begin the quorum now.
+    wait_until("it is in every queue", Duration::from_secs(10), || quorum.servers().iter().all(waits));
+    // It waits in the queues: only an operator who knows that nobody holds may begin the quorum now.
     let refused = leasehold::quorum::begin(&url).await.expect_err("somebody waits");
     assert!(refused.kind() == leasehold::ErrorKind::InUse && refused.to_string().contains(NAME), "{refused}");
     leasehold::quorum::force_begin(&url).await.expect("all are there");

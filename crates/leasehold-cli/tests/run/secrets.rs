@@ -1,4 +1,4 @@
-//! No secret where others can read it.
+//! Secrets stay where no other program can read them.
 
 use std::fs;
 use std::process::Stdio;
@@ -20,8 +20,8 @@ fn p30_a_password_is_nowhere_but_where_it_was_put() {
             .env("LEASEHOLD_PASSWORD_FILE", format!("/{SECRET}"))
             .args(["run", NAME, "--", "sh", "-c", "env; echo ready; read line; exit 4"]),
     );
-    let heard = run.hears("ready\n");
-    assert!(heard.contains("LEASEHOLD_TOKEN=") && !heard.contains(SECRET), "{heard}");
+    let output = run.read_to("ready\n");
+    assert!(output.contains("LEASEHOLD_TOKEN=") && !output.contains(SECRET), "{output}");
     let supervisor = run.pid();
     let others = children(supervisor);
     assert_eq!(others.len(), 2, "a minder and a command");
@@ -35,7 +35,7 @@ fn p30_a_password_is_nowhere_but_where_it_was_put() {
         let store = environment.split('\0').find(|variable| variable.starts_with("LEASEHOLD_STORE="));
         assert_eq!(store, (!is_minder(pid)).then_some("LEASEHOLD_STORE=withheld:"), "{environment}");
     }
-    run.say("\n");
+    run.write("\n");
     let ended = run.ends();
     assert_eq!(ended.code, Some(4));
     assert!(!ended.err.contains(SECRET), "{ended:?}");
@@ -60,7 +60,7 @@ fn p30_a_password_on_the_command_line_is_refused() {
     }
 }
 
-/// Error messages do not have the password either.
+/// Error messages do not contain the password either.
 #[test]
 fn errors_have_no_password() {
     let server = RedisServer::builder().password("another").start();
@@ -72,8 +72,8 @@ fn errors_have_no_password() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(125), "{said}");
-        assert!(!said.contains(SECRET) && !said.is_empty(), "{said}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(125), "{errors}");
+        assert!(!errors.contains(SECRET) && !errors.is_empty(), "{errors}");
     }
 }

@@ -18,16 +18,16 @@ const FORWARDED: [(&str, Signal); 7] = [
 fn signals_reach_the_command() {
     let bench = Bench::new();
     for (name, signal) in FORWARDED {
-        // One that lives on for a signal answers with its own status.
+        // A command that handles the signal ends with its own status.
         let script = format!("trap 'echo {name}; exit 9' {name}; echo ready; while :; do sleep 0.01; done");
         let mut run = bench.run(&[], &["sh", "-c", &script]);
-        run.hears("ready\n");
+        run.read_to("ready\n");
         run.signal(signal);
         let ended = run.ends();
         assert_eq!((ended.out.trim(), ended.code), (name, Some(9)), "{ended:?}");
     }
     let mut run = bench.run(&[], &["sh", "-c", "echo ready; exec sleep 60"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     run.signal(Signal::TERM);
     assert_eq!(run.ends().code, Some(128 + 15));
 }
@@ -37,7 +37,7 @@ fn signals_reach_the_command() {
 fn signals_reach_grandchildren() {
     let bench = Bench::new();
     let mut run = bench.run(&[], &["sh", "-c", "sh -c 'echo ready; sleep 60'; echo rc=$?"]);
-    run.hears("ready\n");
+    run.read_to("ready\n");
     run.signal(Signal::TERM);
     let ended = run.ends();
     assert_eq!(ended.code, Some(128 + 15), "{ended:?}");
@@ -51,7 +51,7 @@ async fn a_signal_while_waiting_leaves_the_queue() {
         let run = bench.run(&[], &["true"]);
         bench.waiters(1).await;
         if signal == Signal::WINCH {
-            // A window that changes its size has told nobody to go.
+            // A change of the window size is no request to end.
             run.signal(signal);
             bench.waiters(1).await;
             run.signal(Signal::TERM);
@@ -61,15 +61,15 @@ async fn a_signal_while_waiting_leaves_the_queue() {
             let ended = run.ends();
             assert_eq!(ended.code, Some(128 + signal.as_raw()), "{name}: {ended:?}");
         }
-        // Gone from the store, and not only from here.
+        // It has left the queue of the store, and not only this process.
         bench.waiters(0).await;
     }
     drop(guard);
 }
 
-/// `nohup` means the command, too.
+/// `nohup` also applies to the command.
 #[test]
-fn what_was_ignored_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let bench = Bench::new();
     let mut run = Run::of(
         std::process::Command::new("sh")
@@ -79,10 +79,10 @@ fn what_was_ignored_stays_ignored() {
             .args(["run", "--store", &bench.server.url(), NAME, "--"])
             .args(["sh", "-c", "grep SigIgn /proc/self/status; echo ready; read line; echo $line"]),
     );
-    let heard = run.hears("ready\n");
-    assert!(heard.contains("0001\n"), "the command ignores HUP: {heard}");
+    let output = run.read_to("ready\n");
+    assert!(output.contains("0001\n"), "the command ignores HUP: {output}");
     run.signal(Signal::HUP);
-    run.say("on it goes\n");
+    run.write("on it goes\n");
     let ended = run.ends();
     assert_eq!((ended.out.as_str(), ended.code), ("on it goes\n", Some(0)), "{ended:?}");
 }

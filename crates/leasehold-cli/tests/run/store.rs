@@ -11,7 +11,7 @@ fn nested(arguments: &str) -> [String; 3] {
     ["sh".into(), "-c".into(), format!("{} {arguments}", leasehold().get_program().to_str().unwrap())]
 }
 
-/// With the store in the environment.
+/// Runs it with the store in the environment.
 fn by_environment(url: &str, options: &[&str], command: &[String]) -> Ended {
     let mut run = leasehold();
     Run::of(run.env("LEASEHOLD_STORE", url).args(["run", NAME]).args(options).arg("--").args(command)).ends()
@@ -39,7 +39,7 @@ fn a_wait_for_itself_is_reported() {
     assert!(ended.err.contains(": held by outer, which started this run and may be waiting for it\n"), "{ended:?}");
 }
 
-/// The password is not handed on, and neither is another store in its place.
+/// The command does not inherit the password, and gets no other store in its place.
 #[test]
 fn p30_a_nested_run_is_not_given_another_store_for_want_of_a_password() {
     let server = RedisServer::builder().password(SECRET).start();
@@ -56,12 +56,12 @@ fn p30_a_nested_run_is_not_given_another_store_for_want_of_a_password() {
     let file = server.dir().join("password");
     std::fs::write(&file, SECRET).unwrap();
     let by_file = format!("redis://127.0.0.1:{}?password_file={}", server.port(), file.display());
-    let said = nested(&format!("inspect other --store '{by_file}'"));
-    assert_eq!(by_environment(&server.url(), &[], &said).code, Some(0), "another way is open");
+    let by_path = nested(&format!("inspect other --store '{by_file}'"));
+    assert_eq!(by_environment(&server.url(), &[], &by_path).code, Some(0), "another way is open");
     assert_eq!(by_environment(&by_file, &[], &nested("inspect other")).code, Some(0), "a path is no secret");
 }
 
-/// Where nobody named a store there is none to hand on: it is the same one in there.
+/// If the user named no store, there is none to inherit: the default is the same one inside.
 #[test]
 fn the_default_store_is_not_named_to_the_command() {
     let name = format!("leasehold-test-{}", std::process::id());
@@ -70,13 +70,13 @@ fn the_default_store_is_not_named_to_the_command() {
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "unset\n"), "{ended:?}");
 }
 
-/// An empty line in a unit file: not "this host's own".
+/// An empty line in a unit file does not mean this host's own store.
 #[test]
 fn p30_an_empty_store_is_not_the_default() {
     for arguments in [&["run", NAME, "--", "true"][..], &["inspect", NAME], &["ls"]] {
         let output = leasehold().env("LEASEHOLD_STORE", "").args(arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("invalid LEASEHOLD_STORE: the URL is empty: unset it, or set it to a URL"), "{said}");
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(errors.contains("invalid LEASEHOLD_STORE: the URL is empty: unset it, or set it to a URL"), "{errors}");
     }
 }

@@ -1,4 +1,4 @@
-//! On a terminal: a pseudo-terminal of the test's own, with a shell that has job control, as a user has it.
+//! On a terminal: a pseudo-terminal of the test, with a shell that has job control, like that of a user.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -13,11 +13,11 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::bench::{Bench, LONG, NAME, leasehold};
 
-/// A terminal, and what runs on it as the leader of its session.
+/// A terminal, and the program that leads its session.
 struct Terminal {
     keys: File,
     screen: Arc<(Mutex<String>, Condvar)>,
-    /// How much of the screen was read.
+    /// How much of the screen the test has read.
     read: usize,
     child: Child,
 }
@@ -53,7 +53,7 @@ impl Terminal {
         let (mut from, to) = (keys.try_clone().unwrap(), Arc::clone(&screen));
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // Ends with an error when the last program on it has closed it.
+            // Reading fails when the last program has closed the terminal.
             while let Ok(count @ 1..) = from.read(&mut bytes) {
                 to.0.lock().unwrap().push_str(&String::from_utf8_lossy(&bytes[..count]));
                 to.1.notify_all();
@@ -73,7 +73,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this is on the screen, behind what was read before.
+    /// Waits until this is on the screen, after the text that was read before.
     #[track_caller]
     fn shows(&mut self, word: &str) {
         let (text, changed) = &*self.screen;
@@ -91,7 +91,7 @@ impl Terminal {
         self.shows(&format!("status={code}."));
     }
 
-    /// Waits until the job in the background is stopped: a shell tells when it is asked.
+    /// Waits until the job in the background is stopped: a shell reports that only when it is asked.
     #[track_caller]
     fn shows_stopped_job(&mut self) {
         let from = self.read;
@@ -113,7 +113,7 @@ impl Terminal {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
-        // As a shell tells it.
+        // Like a shell reports it.
         status.and_then(|status| status.code().or(status.signal().map(|signal| 128 + signal)))
     }
 }
@@ -125,8 +125,8 @@ impl Drop for Terminal {
     }
 }
 
-/// Reads a line from the terminal, and says when it goes on after a stop: what is typed before then may be lost to the
-/// shell, which has the terminal in a mode of its own. No word of these is on the screen when the line was typed.
+/// Reads a line from the terminal, and reports when it goes on after a stop. (The shell, which has the terminal in a mode
+/// of its own, may lose text that is typed before.) None of these words is on the screen when the line was typed.
 const ASKS: &str = r#"trap "echo on""ward" CONT; echo rea""dy; until read line; do :; done; echo got $line"#;
 
 /// The start of a line that a shell reads.
@@ -148,8 +148,8 @@ fn ctrl_c_ends_the_command() {
     assert_eq!(terminal.ends(), Some(130));
 }
 
-/// Only the command has the terminal, and so gets the Ctrl-C. The script around the run must be ended too, as with other
-/// programs.
+/// Only the command has the terminal, and so gets the Ctrl-C. The script around the run must be ended too, like with
+/// other programs.
 #[test]
 fn ctrl_c_ends_a_script_around_us() {
     let bench = Bench::new();
@@ -161,9 +161,9 @@ fn ctrl_c_ends_a_script_around_us() {
     let screen = Arc::clone(&terminal.screen);
     assert_eq!(terminal.ends(), Some(130));
     assert!(!screen.0.lock().unwrap().contains("after"));
-    // Given back, and not left to its lease.
+    // The lock is released, and does not wait for the end of its lease.
     assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(0));
-    // Of QUIT a shell says that its child died of it, and goes on.
+    // After QUIT, a shell reports that its child died of it, and goes on.
     let mut terminal = Terminal::start(&["bash", "-c", &script]);
     terminal.shows("ready");
     terminal.types("\x1c");
@@ -175,7 +175,7 @@ fn ctrl_c_ends_a_script_around_us() {
     terminal.types("\x03");
     terminal.shows("prompt> ");
     terminal.shows_status(130);
-    // A command that ends by its own will after a Ctrl-C has used it up.
+    // A command that ends by itself after a Ctrl-C has handled it: the script goes on.
     let asks = r#"trap "exit 3" INT; echo rea""dy; while :; do sleep 0.01; done"#;
     terminal.types(&format!("{run} sh -c '{asks}'; echo af''ter=$?.\r"));
     terminal.shows("ready");
@@ -185,7 +185,7 @@ fn ctrl_c_ends_a_script_around_us() {
 
 /// An INT that another process sends only to the run must not end the script around it.
 #[test]
-fn an_interrupt_that_was_handed_on_goes_no_further() {
+fn a_forwarded_interrupt_does_not_reach_the_script() {
     let bench = Bench::new();
     let run = run(&bench, "");
     let script = format!("{run} sh -c 'kill -INT $PPID; exec sleep 60'; echo code=$?; exit 4");
@@ -229,7 +229,7 @@ fn ctrl_z_and_back() {
     terminal.types("it\r");
     terminal.shows("got it");
     terminal.shows_status(5);
-    // And by way of the background, where it is stopped for reading.
+    // And through the background, where it is stopped because it reads.
     terminal.types(&format!("{run} sh -c '{ASKS}; exit 6'\r"));
     terminal.shows("ready");
     terminal.types("\x1a");
@@ -268,7 +268,7 @@ fn a_shell_as_the_command() {
     terminal.shows("prompt> ");
     terminal.types("echo $((6 * 7)) $LEASEHOLD_NAME\r");
     terminal.shows("42 job");
-    // Its own job control works, with the terminal that it was lent.
+    // Its own job control works on the lent terminal.
     terminal.types(&format!("sh -c '{ASKS}'\r"));
     terminal.shows("ready");
     terminal.types("\x1a");
@@ -301,8 +301,8 @@ fn in_a_pipeline_the_terminal_is_lent_on_demand() {
     terminal.types("it\r");
     terminal.shows("got it");
     terminal.shows("hi");
-    // Ctrl-Z reaches the pipeline, and through us the command. It is no `sh`: a dash that is just starting a program by
-    // vfork waits for a child that is stopped, and is not stopped itself, whoever started it.
+    // Ctrl-Z reaches the pipeline, and through the run also the command. The command is not `sh`: a dash that is just
+    // starting a program by vfork waits for a stopped child, and is not stopped itself, whoever started it.
     terminal.types(&format!("{run} bash -c 'echo rea''dy; sleep 0.2; echo do''ne' | cat\r"));
     terminal.shows("ready");
     terminal.types("\x1a");
@@ -318,7 +318,7 @@ fn in_a_pipeline_the_terminal_is_lent_on_demand() {
     terminal.shows("prompt> ");
 }
 
-/// While the run is stopped, it does not renew: the minder ends the command, and a message says so after `fg`.
+/// While the run is stopped, it does not renew: the minder ends the command, and a message reports that after `fg`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_ctrl_z_for_longer_than_the_lease() {
     let bench = Bench::new();

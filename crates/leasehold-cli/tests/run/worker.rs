@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use crate::bench::is_alive;
 
 const FILE: &str = "LEASEHOLD_WORKER_FILE";
-/// Bounds the life of a worker that nothing ends.
+/// The longest life of a worker that nothing ends.
 const LIFE: Duration = Duration::from_secs(60);
 
 #[test]
@@ -35,7 +35,7 @@ fn wall_us() -> u64 {
 /// The file that a worker writes.
 pub(crate) struct Life(PathBuf);
 
-/// A moment of its life.
+/// A moment at which it was alive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sign {
     pub(crate) boot_us: u64,
@@ -48,31 +48,31 @@ impl Life {
         Self(dir.join("life"))
     }
 
-    /// The command line of a worker that dies of a TERM.
+    /// Returns the command line of a worker that dies of a TERM.
     pub(crate) fn command(&self) -> Vec<String> {
         self.shell(&format!("exec {}", Self::program()))
     }
 
-    /// Of one that does not.
+    /// Returns that of a worker that ignores TERM.
     pub(crate) fn stubborn(&self) -> Vec<String> {
         self.shell(&format!("trap '' TERM; exec {}", Self::program()))
     }
 
-    /// Of one that leads a group of its own, as an interactive shell does.
+    /// Returns that of a worker that leads a group of its own, like an interactive shell.
     pub(crate) fn leading(&self) -> Vec<String> {
         let mut command = vec!["perl".to_owned(), "-e".into(), "setpgrp(0, 0); exec @ARGV".into()];
         command.extend(self.stubborn());
         command
     }
 
-    /// Of one that has closed every descriptor that it does not know.
+    /// Returns that of a worker that has closed every descriptor that it does not know.
     pub(crate) fn closing(&self) -> Vec<String> {
         let close = "for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done; ";
         let script = format!("{close} trap '' TERM; exec {}", Self::program());
         ["env", &format!("{FILE}={}", self.0.display()), "bash", "-c", &script].map(str::to_owned).into()
     }
 
-    /// Of a command that leaves it behind, and ends.
+    /// Returns that of a command that leaves a worker behind, and ends.
     pub(crate) fn left_behind(&self) -> Vec<String> {
         self.shell(&format!("trap '' TERM; {} & exit 5", Self::program()))
     }
@@ -87,7 +87,7 @@ impl Life {
     }
 
     pub(crate) fn has_begun(&self) -> Sign {
-        wait_until("the worker works", Duration::from_secs(20), || self.last().is_some());
+        wait_until("the worker has begun", Duration::from_secs(20), || self.last().is_some());
         self.last().expect("it has begun")
     }
 
@@ -99,14 +99,14 @@ impl Life {
         Some(Sign { boot_us, wall_us, pid: i32::try_from(pid).unwrap() })
     }
 
-    /// Asserts that it is ended, and was before this grant: by the clock that all processes share, and by that of the
-    /// store, which is in the token.
+    /// Asserts that it has ended, and had ended before this grant: by the clock that all processes share, and by the
+    /// clock of the store, which is in the token.
     #[track_caller]
     pub(crate) fn has_ended_before(&self, granted_us: u64, token: u64) -> Sign {
         let last = self.last().expect("it had begun");
         assert!(last.boot_us < granted_us, "{last:?} is alive after {granted_us}");
         assert!(last.wall_us < token, "{last:?} is alive after the grant {token}");
-        assert!(!is_alive(Pid::from_raw(last.pid).unwrap()), "{last:?} is there still");
+        assert!(!is_alive(Pid::from_raw(last.pid).unwrap()), "{last:?} still exists");
         last
     }
 

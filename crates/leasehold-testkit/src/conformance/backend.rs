@@ -1,4 +1,4 @@
-//! The stores that the suite runs over.
+//! The stores that the suite tests.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,24 +22,24 @@ dimension! {
         File,
         /// One Redis.
         Redis,
-        /// The same, by TLS.
+        /// One Redis, by TLS.
         RedisTls,
-        /// Three of them, that know nothing of each other.
+        /// Three Redis servers that do not know each other.
         Quorum,
     }
 }
 
 dimension! {
-    /// Where clients hand a lease on.
+    /// How clients hand a lease over.
     HandOver {
-        /// Inside of themselves, where that may be.
+        /// Inside of the client, where that is allowed.
         Local,
-        /// By the store only.
+        /// Through the store only.
         Remote,
     }
 }
 
-/// What runs for it.
+/// The servers that run for a store.
 enum Servers {
     None,
     One(Box<RedisServer>),
@@ -52,7 +52,7 @@ pub struct Running {
     url: String,
     hand_over: HandOver,
     servers: Servers,
-    /// The embedded store lives as long as a client of it.
+    /// The embedded store lives as long as it has a client.
     _anchor: Leasehold,
     directory: Option<TempDir>,
 }
@@ -61,11 +61,11 @@ impl Running {
     /// Starts it.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
     pub async fn start(backend: Backend, hand_over: HandOver) -> Self {
         let (url, servers, directory) = match backend {
-            // One of its own: another run in this process has cells of the same names.
+            // A store of its own: another run in this process has cells of the same names.
             Backend::Memory => {
                 static RUNS: AtomicU64 = AtomicU64::new(0);
                 (format!("memory:conformance-{}", RUNS.fetch_add(1, Ordering::Relaxed)), Servers::None, None)
@@ -93,29 +93,29 @@ impl Running {
         Self { backend, url, hand_over, servers, _anchor: anchor, directory }
     }
 
-    /// Which of them it is.
+    /// Returns its kind.
     #[must_use]
     pub const fn backend(&self) -> Backend {
         self.backend
     }
 
-    /// Its URL.
+    /// Returns its URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where its clients hand on.
+    /// Returns how its clients hand a lease over.
     #[must_use]
     pub const fn hand_over(&self) -> HandOver {
         self.hand_over
     }
 
-    /// Makes it answer nothing, until what is answered here is dropped. Connections stay open. `None` for a store in this
-    /// process, which cannot be silent.
+    /// Makes the store answer nothing until the returned value is dropped. Connections stay open. Returns `None` for a
+    /// store in this process, which cannot be silent.
     ///
     /// # Panics
-    /// When the directory has no lock file.
+    /// If the directory has no lock file.
     #[must_use]
     pub fn silence(&self) -> Option<Silence<'_>> {
         match (&self.servers, &self.directory) {
@@ -123,14 +123,14 @@ impl Running {
             (Servers::Several(quorum), _) => Some(Silence::stop(quorum.servers().iter().collect())),
             (Servers::None, Some(directory)) => {
                 let turn = File::open(directory.path().join("lock")).expect("a store has a lock file");
-                flock(&turn, FlockOperation::LockExclusive).expect("a turn, sooner or later");
+                flock(&turn, FlockOperation::LockExclusive).expect("the lock, sooner or later");
                 Some(Silence { stopped: Vec::new(), _turn: Some(turn) })
             }
             (Servers::None, None) => None,
         }
     }
 
-    /// Whether somebody listens to the inbox of this session. Closing a link and its being seen as closed are two things.
+    /// Whether the inbox of this session has a subscriber. A link may be closed before the store has seen that.
     pub(super) fn is_attached(&self, session: SessionId) -> bool {
         let listens = |server: &RedisServer, inbox: &str| match server.command(&["PUBSUB", "NUMSUB", inbox]).items() {
             Some([_, count]) => *count != Value::Int(0),
@@ -147,10 +147,10 @@ impl Running {
     }
 }
 
-/// A store that answers nothing. Its end is when this is dropped.
+/// A store that answers nothing until this is dropped.
 pub struct Silence<'a> {
     stopped: Vec<&'a RedisServer>,
-    /// The directory's turn: it goes with the file.
+    /// The lock of the directory: it ends with the file.
     _turn: Option<File>,
 }
 

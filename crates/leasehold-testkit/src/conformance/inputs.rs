@@ -1,4 +1,5 @@
-//! What is refused, with words that help, and what is just acceptable. Nothing that is refused was sent.
+//! Inputs that are refused, with a helpful message, and inputs that are just accepted. Nothing is sent for a refused
+//! input.
 
 use std::time::Duration;
 
@@ -9,9 +10,9 @@ use super::Verdict;
 use super::stage::{Stage, release};
 
 dimension! {
-    /// Something at a bound.
+    /// An input at a limit.
     Input {
-        /// No name at all.
+        /// An empty name.
         NameEmpty,
         /// 256 bytes of name.
         NameTooLong,
@@ -19,19 +20,19 @@ dimension! {
         NameControl,
         /// 255 bytes of name.
         NameLongest,
-        /// Every sort of letter, and what keys and channels are made of.
+        /// Every sort of letter, and the special characters of keys and channels.
         NameOdd,
         /// 99 ms of lease.
         LeaseTooShort,
         /// A second more than a day.
         LeaseTooLong,
-        /// As long as can be said.
+        /// The longest duration that the type can express.
         LeaseEndless,
         /// 100 ms of lease.
         LeaseShortest,
         /// A whole day.
         LeaseLongest,
-        /// No lease is named, also where the store's longest lease is shorter than the default.
+        /// No lease is set, also where the store's longest lease is shorter than the default.
         LeaseUnsaid,
         /// A longest hold that is shorter than the lease.
         HoldTooShort,
@@ -45,7 +46,7 @@ dimension! {
         LabelLongest,
         /// More than 5 s of grace.
         GraceTooLong,
-        /// A wait that no clock can count.
+        /// A wait that is too long for any clock.
         WaitEndless,
     }
 }
@@ -107,20 +108,20 @@ pub(super) async fn run(input: Input, stage: &Stage) -> Verdict {
     Verdict::Passed
 }
 
-async fn bad_name(client: &Leasehold, name: &str, says: &str) {
+async fn bad_name(client: &Leasehold, name: &str, message: &str) {
     let mutex = client.mutex(name);
-    invalid(mutex.lock().await.err(), says);
-    invalid(mutex.try_lock().await.err(), says);
-    invalid(mutex.try_lock_for(Duration::ZERO).await.err(), says);
-    invalid(mutex.run(async |_| ()).await.err(), says);
-    invalid(mutex.inspect().await.err(), says);
+    invalid(mutex.lock().await.err(), message);
+    invalid(mutex.try_lock().await.err(), message);
+    invalid(mutex.try_lock_for(Duration::ZERO).await.err(), message);
+    invalid(mutex.run(async |_| ()).await.err(), message);
+    invalid(mutex.inspect().await.err(), message);
 }
 
-/// Each is another lock than the others, and is shown by its name.
+/// The names are of different locks, and each is shown as it was given.
 async fn good_names(client: &Leasehold, names: &[&str]) {
     let mut guards = Vec::new();
     for name in names {
-        let guard = client.mutex(name).try_lock().await.expect("an answer").expect("no two share a lock");
+        let guard = client.mutex(name).try_lock().await.expect("an answer").expect("two names share no lock");
         assert_eq!(guard.name(), *name);
         guards.push(guard);
     }
@@ -147,7 +148,7 @@ async fn good_lease(client: &Leasehold, stage: &Stage, lease: Duration) {
     drop(guard);
 }
 
-/// Every call that locks takes the default, as long as the store has it.
+/// Every call that locks uses the default, if the store allows it.
 async fn lease_unsaid(stage: &Stage) {
     let (url, longest) = stage.of_short_leases().await;
     let client = Leasehold::connect(&url).await.expect("connected");
@@ -172,9 +173,9 @@ async fn bad_label(stage: &Stage, label: &str) {
     invalid(refused.err(), "the holder's label must have at most 256 bytes and no control characters");
 }
 
-fn invalid(error: Option<Error>, says: &str) {
+fn invalid(error: Option<Error>, message: &str) {
     let error = error.expect("it is refused");
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     assert!(!error.may_have_acted() && !error.is_retryable());
-    assert!(error.to_string().contains(says), "{error}");
+    assert!(error.to_string().contains(message), "{error}");
 }

@@ -1,4 +1,4 @@
-//! A store whose renewals wait until a cell lets them through.
+//! A store that delays renewals until a cell lets them pass.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use tokio::sync::watch;
 
 use crate::forward::{Forward, ForwardLink};
 
-/// Opens the links of another store.
+/// Wraps the links of another store.
 pub(super) struct Late {
     store: Arc<dyn Store>,
     passes: watch::Receiver<bool>,
 }
 
-/// One of them.
+/// One such link.
 struct Path {
     link: Arc<dyn Link>,
     passes: watch::Receiver<bool>,
 }
 
 impl Late {
-    /// Renewals pass when `passes` says so, or is no more.
+    /// Renewals pass once `passes` is true, or once its sender is dropped.
     pub(super) fn new(store: Arc<dyn Store>, passes: watch::Receiver<bool>) -> Self {
         Self { store, passes }
     }
@@ -56,7 +56,7 @@ impl ForwardLink for Path {
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
         let (link, batch, mut passes) = (Arc::clone(&self.link), batch.to_vec(), self.passes.clone());
         Box::pin(async move {
-            // An error: nobody is left who could say it.
+            // An error means that nobody is left who could let them pass.
             let _ = passes.wait_for(|passes| *passes).await.map(drop);
             link.renew(&batch).await
         })

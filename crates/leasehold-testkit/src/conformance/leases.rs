@@ -1,7 +1,8 @@
 //! How long a lease lasts, and how it ends.
 //!
-//! No bound here is about how fast this machine is: a look that comes late makes each of them easier to keep, not harder,
-//! or is a renewal that is seconds away from being too late. Where a look must come first, what would overtake it waits.
+//! No bound here depends on the speed of this machine. A poll that comes late makes each bound easier to keep, not
+//! harder; the other bounds are on renewals that are seconds away from being too late. Where a poll must come first, the
+//! event that would overtake it waits.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +15,15 @@ use super::stage::{SOON, Stage, eventually, release, renewal, soon};
 dimension! {
     /// A kind of lease.
     Kind {
-        /// What a client gives who says nothing.
+        /// The lease of a client that sets none.
         Default,
-        /// What `Builder::lease` says.
+        /// The lease set with `Builder::lease`.
         OfClient,
-        /// What `Mutex::lease` says.
+        /// The lease set with `Mutex::lease`.
         Own,
         /// `Mutex::fixed_lease`
         Fixed,
-        /// `Mutex::lease` after `Mutex::fixed_lease`: the later word counts.
+        /// `Mutex::lease` after `Mutex::fixed_lease`: the later call counts.
         FixedNoMore,
         /// `Mutex::max_hold`
         MaxHold,
@@ -32,24 +33,24 @@ dimension! {
 }
 
 dimension! {
-    /// What there is to know of a lease.
+    /// The properties of a lease.
     Aspect {
         /// How long its guard relies on it.
         Reliance,
         /// How long the store keeps it.
         Keeping,
-        /// Whether it goes on.
+        /// Whether it is renewed.
         Renewal,
         /// How it ends while its guard lives.
         End,
-        /// How it begins with a message: a claim, and then the whole.
+        /// How it begins with a message: as a claim, and then as the whole lease.
         Pushed,
     }
 }
 
 const SHORT: Duration = Duration::from_millis(1_500);
 const LONG: Duration = Duration::from_secs(20);
-/// The shortest claim, and how many of a client's exchanges it has time for (P7).
+/// The shortest claim, and the number of a client's exchanges for which it lasts (P7).
 const CLAIM: Duration = Duration::from_secs(1);
 const EXCHANGES: u32 = 10;
 
@@ -70,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// Its renewals pass when they are let through.
+    /// Renewals of this mutex pass when they are let through.
     async fn mutex(self, aspect: Aspect, stage: &Stage, renewals: watch::Receiver<bool>) -> (Leasehold, Mutex) {
         let lease = self.lease(aspect);
         let client = match self {
@@ -128,7 +129,7 @@ async fn keeping(lease: Duration, mutex: &Mutex) {
     let begun = Instant::now();
     let guard = mutex.lock().await.expect("granted");
     let kept = mutex.inspect().await.expect("an answer").holder.expect("held").remaining;
-    // Read after the answer was made: the guard must be the first to think that it is over.
+    // Read after the answer was made: the guard must be the first to consider the lease over.
     let remaining = guard.remaining();
     let spent = begun.elapsed();
     assert!(kept <= lease && kept + spent >= lease, "{kept:?} of {lease:?} after {spent:?}");
@@ -139,7 +140,7 @@ async fn keeping(lease: Duration, mutex: &Mutex) {
 async fn renewed(lease: Duration, mutex: &Mutex) {
     let guard = mutex.lock().await.expect("granted");
     let token = guard.token();
-    // At a third; one that came only when the lease was nearly over would have no second chance.
+    // At a third. A renewal that came only when the lease was nearly over would have no second chance.
     let least = renewal(&guard, lease).await;
     assert!(least >= lease / 6, "renewed when only {least:?} were left");
     assert_eq!(guard.check(), Ok(token), "a renewal grants nothing new");
@@ -161,7 +162,7 @@ async fn not_renewed(lease: Duration, mutex: &Mutex) {
     };
     tokio::select! {
         why = lost => assert!(why.reason().is_expiry(), "{why:?}"),
-        () = watching => unreachable!("it watches for ever"),
+        () = watching => unreachable!("the watcher never ends"),
     }
     assert_eq!(guard.release().await.expect("an answer"), Released::NotHeld, "the work outlived its lease");
 }
@@ -174,9 +175,9 @@ async fn end(kind: Kind, lease: Duration, mutex: &Mutex) {
     let lost = guard.lost();
     let watching = async {
         loop {
-            // The clock first: what is read after it can only be less.
+            // The clock is read first: a value that is read after it can only be less.
             let (spent, remaining) = (begun.elapsed(), guard.remaining());
-            // Once it has ended nothing is left, however late we are to hear of it.
+            // After its end nothing is left of it, however late we notice the end.
             assert!(
                 remaining.is_zero() || spent + remaining <= whole,
                 "after {spent:?} there are {remaining:?} of {whole:?} left"
@@ -186,16 +187,16 @@ async fn end(kind: Kind, lease: Duration, mutex: &Mutex) {
     };
     let why = tokio::select! {
         why = lost => why,
-        () = watching => unreachable!("it watches for ever"),
+        () = watching => unreachable!("the watcher never ends"),
     };
     assert!(why.reason().is_expiry() && guard.check() == Err(why.clone()), "{why:?}");
-    // From when it was asked for: the answer may have been long on its way.
+    // The time counts from the request: the answer may have been delayed.
     assert!(asked.elapsed() >= whole * 9 / 10, "it was not given up early: {:?} of {whole:?}", asked.elapsed());
     eventually("it ends in the store", async || mutex.inspect().await.expect("an answer").holder.is_none()).await;
     assert_eq!(guard.release().await.expect("an answer"), Released::NotHeld, "the work outlived its lease");
 }
 
-/// A pushed grant costs no more than a claim if nobody is there to take it, and is a whole lease when somebody is.
+/// A pushed grant costs no more than a claim if its client is gone, and becomes a whole lease when the client answers.
 async fn pushed(
     kind: Kind,
     lease: Duration,
@@ -212,16 +213,16 @@ async fn pushed(
     release(before).await;
     let guard: Guard = soon("it is granted", waiting).await.expect("no panic").expect("granted");
     let claimed = guard.remaining();
-    // No exchange of the client's took longer than all that it did since it began to connect.
+    // Every exchange of the client took less time than all its work since it began to connect.
     let claim = CLAIM.max(EXCHANGES * connected.elapsed());
     assert!(claimed <= claim, "only a claim as yet, of {claim:?} at most: {claimed:?}");
-    // Until here the claim was not answered, however late we came to look.
+    // Until here the claim was not answered, however late this test came to check it.
     let_through.send_replace(true);
     let is_whole = async || guard.remaining() > claimed;
     eventually("the claim is answered", is_whole).await;
     let (spent, remaining) = (made.elapsed(), guard.remaining());
     if kind == Kind::Fixed {
-        // From the grant on, and not from its claim. (The clock was read before the grant was made.)
+        // The lease counts from the grant, and not from its claim. (The clock was read before the grant was made.)
         let seen = mutex.inspect().await.expect("an answer").holder.expect("held").remaining;
         assert!(seen <= lease && seen + made.elapsed() >= lease, "{seen:?} of {lease:?} after {:?}", made.elapsed());
         assert!(remaining <= lease - lease / 100, "{remaining:?}");

@@ -1,29 +1,29 @@
-//! One suite for every store: what the faces promise, whatever is behind them.
+//! One suite for every store: it tests the promises of the faces over each of them.
 //!
 //! # Why is no cell missing?
 //!
-//! A suite that passes proves nothing about the cells that it forgot. So the cells are not written down one by one: they
-//! are the products of enums (`dimension!` makes the list of an enum's variants together with the enum), and what is
-//! expected of each cell is an exhaustive `match` without a wildcard. A new call, situation, kind of lease, law or store
-//! does not compile until somebody has said what it means everywhere. Where a cell has no meaning, or a store cannot give
-//! what it asks for, that is an answer as well, with its reason, and is counted.
+//! A suite that passes proves nothing about the cells that it lacks. So the cells are not written down one by one: they
+//! are the products of enums (`dimension!` declares an enum together with the list of its variants), and the expectation
+//! of each cell is an exhaustive `match` without a wildcard. A new call, situation, kind of lease, law or store does not
+//! compile until its meaning is given everywhere. If a cell has no meaning, or a store does not support it, that is a
+//! verdict as well, with its reason, and is counted.
 //!
-//! [`run`] answers a [`Report`], with the verdict on each cell that was really run; the test compares that with
+//! [`run`] returns a [`Report`] with the verdict on each cell that was really run. The test compares it with
 //! [`Cell::count`].
 //!
 //! # The parts
 //!
-//! | part | cells | says |
+//! | part | cells | content |
 //! |---|---|---|
-//! | `faces` | [`Face`] × [`Call`] × [`Situation`] | what each call does to a name in each state, by tasks and by threads |
+//! | `faces` | [`Face`] × [`Call`] × [`Situation`] | what each call does to a name in each state, from tasks and from threads |
 //! | `leases` | [`Kind`] × [`Aspect`] | how long a lease lasts, and how it ends |
-//! | `inputs` | [`Input`] | what is refused and what is just acceptable |
-//! | `laws` | [`Law`] | what holds over many calls: order, exclusion, tokens, loss |
+//! | `inputs` | [`Input`] | inputs that are refused, and inputs that are just accepted |
+//! | `laws` | [`Law`] | properties over many calls: order, exclusion, tokens, loss |
 //! | `times` | [`timed::Call`] × [`timed::Place`] | how long each call takes, wherever it is made |
-//! | `rules` | [`Rule`] | the protocol's rules at the store's own seam, under the session |
+//! | `rules` | [`Rule`] | the protocol's rules at the interface of the store, below the session |
 //!
-//! Every cell has names and clients of its own, so that all run at once on one server. A cell ends by closing its clients,
-//! which have nothing left to give back, and its name is free.
+//! Every cell has names and clients of its own, so that all run at once on one server. A cell ends by closing its
+//! clients, which have no grant left to release, and its name is free.
 
 mod backend;
 mod faces;
@@ -60,50 +60,50 @@ use crate::times as timed;
 /// One cell of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cell {
-    /// A call in a situation, by either face.
+    /// A call in a situation, by one face.
     Face(Face, Call, Situation),
     /// An aspect of a kind of lease.
     Lease(Kind, Aspect),
-    /// Something that is refused, or just acceptable.
+    /// An input that is refused, or just accepted.
     Input(Input),
-    /// What holds over many calls.
+    /// A property over many calls.
     Law(Law),
-    /// How long a call takes, made somewhere.
+    /// How long a call takes in some place.
     Time(timed::Call, timed::Place),
     /// A rule of the protocol.
     Rule(Rule),
 }
 
-/// What became of a cell.
+/// The result of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Its assertions were made, and held.
     Passed,
-    /// It means nothing: why.
+    /// It has no meaning, for this reason.
     NotApplicable(&'static str),
-    /// This store cannot give it, and says so: why.
+    /// This store does not support it, and reports that, for this reason.
     Unsupported(&'static str),
-    /// It did not hold.
+    /// An assertion failed.
     Failed(String),
 }
 
-/// What became of every cell that was run.
+/// The result of every cell that was run.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Over which store.
+    /// The store.
     pub backend: Backend,
     /// The verdicts.
     pub verdicts: BTreeMap<Cell, Verdict>,
 }
 
-/// How many cells run at once. They wait more than they compute, but each has several clients, and threads for each of
-/// them, which have to answer before a claim has ended (P7): more at once make a small machine miss that.
+/// How many cells run at once. They wait more than they compute. But each has several clients with threads of their own,
+/// which have to answer before a claim has ended (P7): with more cells at once a small machine misses that.
 const AT_ONCE: usize = 8;
-/// How long a cell may take. The longest waits for a renewal of the default lease: 10 s, and what a slow machine adds.
+/// How long a cell may take. The slowest waits for a renewal of the default lease: 10 s, and the delay of a slow machine.
 const CELL_WITHIN: Duration = Duration::from_secs(240);
 
 impl Cell {
-    /// Every cell there is.
+    /// Returns every cell.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let calls = || Call::ALL.iter().flat_map(|call| Situation::ALL.iter().map(move |at| (*call, *at)));
@@ -117,7 +117,7 @@ impl Cell {
         leases.chain(laws).chain(faces).chain(inputs).chain(times).chain(rules).collect()
     }
 
-    /// How many cells there are: what the enums imply, whatever was run.
+    /// Returns how many cells exist according to the enums, whichever were run.
     #[must_use]
     pub fn count() -> usize {
         Face::ALL.len() * Call::ALL.len() * Situation::ALL.len()
@@ -160,13 +160,13 @@ impl fmt::Display for Cell {
 }
 
 impl Report {
-    /// How many cells ended so.
+    /// Returns how many cells have such a verdict.
     #[must_use]
     pub fn count(&self, which: impl Fn(&Verdict) -> bool) -> usize {
         self.verdicts.values().filter(|verdict| which(verdict)).count()
     }
 
-    /// The cells that failed, and how.
+    /// Returns the cells that failed, with their failures.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let failure = |(cell, verdict): (&Cell, &Verdict)| match verdict {
@@ -194,11 +194,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs every cell that `wanted` takes over a store, many at once, with clients that hand on there. It blocks: each cell
-/// has a runtime of its own.
+/// Runs every cell that `wanted` accepts over a store, many at once, with clients that hand over in this way. It blocks:
+/// each cell has a runtime of its own.
 ///
 /// # Panics
-/// When the store does not start.
+/// If the store does not start.
 pub fn run(backend: Backend, hand_over: HandOver, wanted: impl Fn(&Cell) -> bool) -> Report {
     let runtime = runtime();
     let running = Arc::new(runtime.block_on(Running::start(backend, hand_over)));
@@ -226,13 +226,13 @@ fn play(cell: Cell, running: Arc<Running>) -> Verdict {
     match played {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(_)) => Verdict::Failed(format!("it took longer than {CELL_WITHIN:?}")),
-        Err(panicked) => Verdict::Failed(said(&*panicked).to_owned()),
+        Err(panicked) => Verdict::Failed(panic_message(&*panicked).to_owned()),
     }
 }
 
-fn said(panicked: &(dyn Any + Send)) -> &str {
+fn panic_message(panicked: &(dyn Any + Send)) -> &str {
     let text = panicked.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panicked.downcast_ref().copied()).unwrap_or("a panic without words")
+    text.or_else(|| panicked.downcast_ref().copied()).unwrap_or("a panic without a message")
 }
 
 fn runtime() -> Runtime {

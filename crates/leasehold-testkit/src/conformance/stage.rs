@@ -1,4 +1,4 @@
-//! Where a cell plays: names and clients of its own.
+//! The stage of a cell: its names and clients.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::sync::watch;
 use super::late::Late;
 use super::{Backend, Cell, HandOver, Running};
 
-/// How long anything that is to happen may take, on a machine that has ten other things to do. (The longest is a crowd of
-/// threads that must all have had a turn: a second or two, by TLS and unoptimized.)
+/// The time limit of everything that is to happen, on a machine that has ten other things to do. (The slowest is a crowd
+/// of threads that must all have had a turn: a second or two, with TLS and an unoptimized build.)
 pub(super) const SOON: Duration = Duration::from_secs(60);
-/// Between two looks at what sends no event of its own.
+/// The interval of polls of a state that sends no event.
 const LOOK: Duration = Duration::from_millis(2);
 
 pub(super) struct Stage {
@@ -37,7 +37,7 @@ impl Stage {
         self.running.url()
     }
 
-    /// What is below these prefixes is used from now on, by nobody as yet: a quorum would have it rest.
+    /// Prepares these prefixes, which nobody has used yet: a quorum would put them in quarantine.
     pub(super) async fn begin_below(&self, prefixes: [&str; 2]) {
         if self.running.backend() == Backend::Quorum {
             for prefix in prefixes {
@@ -47,8 +47,8 @@ impl Stage {
         }
     }
 
-    /// The store, with a limit of leases below the default where it can have one, and the lease of whoever names none. A
-    /// quorum of the same nodes with another limit has records of its own.
+    /// Returns the store with a limit of leases below the default, where it can have one, and the default lease under
+    /// that limit. A quorum of the same nodes with another limit has records of its own.
     pub(super) async fn of_short_leases(&self) -> (String, Duration) {
         const SHORT: Duration = Duration::from_secs(5);
         if self.running.backend() != Backend::Quorum {
@@ -60,7 +60,7 @@ impl Stage {
         (url, SHORT)
     }
 
-    /// Who holds behind this one: in the same step, but on a quorum, which calls the next one.
+    /// Returns the holder after this one. The store grants it in the same step; a quorum calls the next client instead.
     pub(super) async fn next_holder(&self, client: &Leasehold, token: Token) -> Holder {
         let next = async || self.inspect(client).await.holder.filter(|holder| holder.token > token);
         if self.running.backend() == Backend::Quorum {
@@ -69,17 +69,17 @@ impl Stage {
         next().await.expect("the next one, in the same step")
     }
 
-    /// The cell's own name.
+    /// Returns the cell's own name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// One more name of the cell's.
+    /// Returns a further name of the cell.
     pub(super) fn name_of(&self, part: impl std::fmt::Display) -> String {
         format!("{}: {part}", self.name)
     }
 
-    /// A client that shows itself by this label. The cell's end closes it.
+    /// Connects a client with this label. The end of the cell closes it.
     pub(super) async fn client(&self, label: &str) -> Leasehold {
         self.client_with(|builder| builder.holder(label)).await
     }
@@ -90,7 +90,7 @@ impl Stage {
         client
     }
 
-    /// A client whose renewals pass when `renewals` says so.
+    /// Connects a client whose renewals pass once `renewals` is true.
     pub(super) async fn late_client(
         &self,
         build: impl FnOnce(Builder) -> Builder,
@@ -111,7 +111,7 @@ impl Stage {
         }
     }
 
-    /// The cell's end closes this one, too.
+    /// Keeps a client for the end of the cell, which closes it.
     pub(super) fn keep(&self, client: blocking::Leasehold) {
         self.blocking.lock().unwrap_or_else(PoisonError::into_inner).push(client);
     }
@@ -120,12 +120,12 @@ impl Stage {
         client.mutex(&self.name).inspect().await.expect("an answer")
     }
 
-    /// Waits until so many wait for the cell's name.
+    /// Waits until the cell's name has this many waiters.
     pub(super) async fn waiters(&self, client: &Leasehold, count: usize) {
-        eventually("so many wait", async || self.inspect(client).await.waiters == count).await;
+        eventually("the expected number of clients waits", async || self.inspect(client).await.waiters == count).await;
     }
 
-    /// Nothing is left: closing finds all given back, and the name is free.
+    /// Checks that nothing is left: closing finds every grant released, and the name is free.
     pub(super) async fn end(&self) {
         let clients = std::mem::take(&mut *self.clients());
         for client in clients {
@@ -147,7 +147,7 @@ impl Stage {
     }
 }
 
-/// Waits until `done`, for what sends no event of its own.
+/// Polls until `done`, for a state that sends no event.
 pub(super) async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let looking = async {
         while !done().await {
@@ -157,7 +157,7 @@ pub(super) async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) 
     assert!(tokio::time::timeout(SOON, looking).await.is_ok(), "in vain: {what}");
 }
 
-/// Awaits what is to happen soon.
+/// Awaits an event that is to happen soon.
 pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(SOON, future).await {
         Ok(output) => output,
@@ -165,7 +165,7 @@ pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Waits for a renewal. Answers what was left just before.
+/// Waits for a renewal. Returns the remaining time just before.
 pub(super) async fn renewal(guard: &Guard, within: Duration) -> Duration {
     let mut least = guard.remaining();
     let waiting = async {
@@ -184,7 +184,7 @@ pub(super) async fn renewal(guard: &Guard, within: Duration) -> Duration {
     }
 }
 
-/// Gives back, and is told that it did.
+/// Releases, and expects that the release is confirmed.
 pub(super) async fn release(guard: Guard) {
     assert_eq!(guard.release().await.expect("an answer"), Released::Released);
 }

@@ -4,7 +4,7 @@ use super::Verdict;
 use super::stage::Stage;
 use crate::times::{Call, Cell, Ground, Place, Weather, play};
 
-/// Every face, and every kind of runtime that can have connected.
+/// Runs the call with every face, and every kind of runtime that can have connected.
 pub(super) async fn run(call: Call, place: Place, stage: &Stage) -> Verdict {
     let backend = stage.running().backend();
     let is_this = |cell: &Cell| cell.weather == Weather::Healthy && cell.call == call && cell.place == place;
@@ -14,7 +14,7 @@ pub(super) async fn run(call: Call, place: Place, stage: &Stage) -> Verdict {
     }
     let (url, hand_over) = (stage.url().to_owned(), stage.running().hand_over());
     let named = cells.into_iter().map(|cell| (cell, stage.name_of(cell))).collect::<Vec<_>>();
-    // It blocks, and has threads of its own.
+    // The call blocks, and has threads of its own.
     let played = tokio::task::spawn_blocking(move || {
         let ground = Ground::new(&url, hand_over);
         let wrong = |(cell, name)| play(cell, &ground, name).wrong.map(|wrong| format!("{cell}: {wrong}"));

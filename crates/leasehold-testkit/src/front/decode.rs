@@ -1,8 +1,8 @@
-//! What the scripts are asked: the arguments of each as an [`Op`], with other eyes than those of `call.rs`.
+//! Decodes the arguments of each script as an [`Op`], independently of the library's `call.rs`.
 
 use leasehold_spec::{Acquire, From, GrantId, Hears, Op, Order, Patience, Place, PublicId, Renew, Token};
 
-/// The arguments of `acquire.lua`, behind the key.
+/// Decodes the arguments of `acquire.lua` after the key.
 pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
     let [id, lease, label, not_after, _ttl, optional @ ..] = argv else { return None };
     let (range, label) = label.split_at_checked(8)?;
@@ -48,7 +48,7 @@ fn place(place: &str, bounds: &str) -> Option<Place> {
     Some(Place { claim_ms, limit_ms, ticket, hears, order })
 }
 
-/// The arguments of `renew.lua`, for so many keys.
+/// Decodes the arguments of `renew.lua` for `count` keys.
 pub(super) fn renew(count: usize, argv: &[&str]) -> Option<Vec<Renew>> {
     let [earliest, all, wanted @ ..] = argv else { return None };
     if wanted.len() != count || all.len() != 16 * count {
@@ -73,7 +73,7 @@ fn one_renewal(want: &str, not_after: &str) -> Option<Renew> {
     Some(Renew { id, token, from, lease_ms, not_after_us: number(not_after, 16)? })
 }
 
-/// The arguments of `release.lua`: the second one is a guess.
+/// Decodes the arguments of `release.lua`; the second one is a guess.
 pub(super) fn release(held: &str, used: Option<&str>) -> Option<Op> {
     let mut fields = Fields(held.strip_prefix("lh1H")?);
     let (token, id) = (fields.token()?, fields.id()?);
@@ -82,19 +82,19 @@ pub(super) fn release(held: &str, used: Option<&str>) -> Option<Op> {
     Some(Op::Release { id, token, used })
 }
 
-/// The arguments of `leave.lua`.
+/// Decodes the arguments of `leave.lua`.
 pub(super) fn leave(id: &str, used: Option<&str>) -> Option<Op> {
     let used = used.map_or(Some(Token::NONE), |used| Fields(used).token())?;
     Some(Op::Leave { id: id.parse().ok()?, used })
 }
 
-/// The arguments of `cool_down.lua`.
+/// Decodes the arguments of `cool_down.lua`.
 pub(super) fn cool_down(id: &str, for_ms: &str, used: Option<&str>) -> Option<Op> {
     let used = used.map_or(Some(Token::NONE), |used| Fields(used).token())?;
     Some(Op::CoolDown { id: id.parse().ok()?, used, for_ms: number(for_ms, 8)? })
 }
 
-/// The argument of `reserve.lua`.
+/// Decodes the argument of `reserve.lua`.
 pub(super) fn reserve(wanted: &str) -> Option<Op> {
     let mut fields = Fields(wanted);
     let (token, id, range) = (fields.token()?, fields.id()?, fields.number(8)?);
@@ -102,7 +102,7 @@ pub(super) fn reserve(wanted: &str) -> Option<Op> {
     Some(Op::Reserve { id, token, range })
 }
 
-/// The arguments of `revoke.lua`.
+/// Decodes the arguments of `revoke.lua`.
 pub(super) fn revoke(seen: &str, grace_ms: &str) -> Option<Op> {
     let mut fields = Fields(seen);
     let token = fields.token()?;
@@ -138,7 +138,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// So many digits and nothing else.
+/// Parses exactly `len` digits.
 fn number(digits: &str, len: usize) -> Option<u64> {
     let is_number = digits.len() == len && digits.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| digits.parse().ok())?

@@ -1,15 +1,16 @@
-//! A Redis that has nothing but Leasehold's scripts, and those as [`step`](leasehold_spec::step): what a client sees of
-//! it is bytes, as from the real one.
+//! A Redis that has nothing but Leasehold's scripts, implemented by [`step`](leasehold_spec::step). A client exchanges
+//! the same bytes with it as with a real Redis.
 //!
-//! It does no I/O and has no clock. Whoever has a request of a connection hands it over with the time, and gets what is to
-//! be written, and to whom, in order. So the same front stands behind a simulated network, where a seed decides when each
-//! byte moves, and behind a real listener that a test makes misbehave after the fifth answer.
+//! It does no I/O and has no clock. The caller passes a request of a connection and the time, and gets the bytes to
+//! write, with their receivers, in order. So the same front serves a simulated network, where a seed decides when each
+//! byte moves, and a real listener that a test makes misbehave after the fifth answer.
 //!
-//! It says what Redis says, to the byte: `tests/front.rs` plays the same requests to both. That reaches into what `step`
-//! knows nothing of, such as whether a record is a string or a hash, since the scripts answer in fewer words to the first.
-//! It knows what the client sends (`handshake.rs`, `link.rs` and `call.rs` of the library), and is no Redis beyond that.
+//! Its answers are equal to those of Redis, to the byte: `tests/front.rs` sends the same requests to both. That includes
+//! facts that `step` does not model, such as whether a record is a string or a hash, since the scripts have shorter
+//! answers for a string. It knows the commands that the client sends (`handshake.rs`, `link.rs` and `call.rs` of the
+//! library), and no other part of Redis.
 //!
-//! A flaw that is switched on in `step` is one of this server, too.
+//! A flaw that is switched on in `step` is a flaw of this server, too.
 
 mod decode;
 mod reply;
@@ -30,34 +31,34 @@ pub struct Client(u64);
 /// Bytes for a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Whose.
+    /// The receiver.
     pub to: Client,
-    /// What they are.
+    /// Their kind.
     pub what: What,
     /// A whole reply, or a whole message.
     pub bytes: Vec<u8>,
 }
 
-/// What is sent.
+/// The kind of bytes sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// The answer to the request.
     Reply,
-    /// What somebody published: a session's proof of its inbox.
+    /// A message that a client published: a session's proof of its inbox.
     Published,
-    /// What a script published: a grant, or a revocation.
+    /// A message that a script published: a grant, or a revocation.
     Push,
 }
 
-/// What the server is just now, beside a primary that answers.
+/// The present state of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mood {
-    /// A primary.
+    /// A primary that answers.
     #[default]
     Primary,
     /// A replica, which writes nothing.
     Replica,
-    /// Reading its data, and running no script.
+    /// Loading its data, and running no script.
     Loading,
     /// Its memory is full.
     Full,
@@ -66,7 +67,7 @@ pub enum Mood {
 /// The server.
 #[derive(Debug)]
 pub struct Front {
-    /// What it is just now.
+    /// Its present state.
     pub mood: Mood,
     run: String,
     records: BTreeMap<String, Record>,
@@ -75,7 +76,7 @@ pub struct Front {
     clients_ever: u64,
 }
 
-/// What the server knows of a connection.
+/// The server's state of a connection.
 #[derive(Debug, Default)]
 struct Seat {
     protocol: Protocol,
@@ -92,7 +93,7 @@ enum Protocol {
 /// A command and its arguments.
 pub type Words = Vec<Vec<u8>>;
 
-/// The request that `bytes` begin with, and its length; `None` when its end has not arrived.
+/// Parses the request that `bytes` begin with. Returns it with its length; `None` if its end has not arrived.
 pub fn request(bytes: &[u8]) -> Result<Option<(Words, usize)>, Garbled> {
     let Some((value, len)) = Value::parse(bytes)? else { return Ok(None) };
     let word = |value: &Value| match value {
@@ -103,7 +104,7 @@ pub fn request(bytes: &[u8]) -> Result<Option<(Words, usize)>, Garbled> {
 }
 
 impl Front {
-    /// A server with nothing in it. Its run id is 40 hexadecimal digits.
+    /// Starts a server with no data. Its run ID is 40 hexadecimal digits.
     #[must_use]
     pub fn new(run: u128) -> Self {
         Self {
@@ -116,7 +117,7 @@ impl Front {
         }
     }
 
-    /// Somebody connects.
+    /// Opens a connection.
     pub fn connect(&mut self) -> Client {
         self.clients_ever += 1;
         let client = Client(self.clients_ever);
@@ -124,39 +125,40 @@ impl Front {
         client
     }
 
-    /// A connection has gone.
+    /// Closes a connection.
     pub fn hang_up(&mut self, client: Client) {
         self.clients.remove(&client);
     }
 
-    /// `SCRIPT FLUSH`.
+    /// Does a `SCRIPT FLUSH`.
     pub fn flush_scripts(&mut self) {
         self.known.clear();
     }
 
-    /// `FLUSHALL`, or a restart of a server that keeps nothing.
+    /// Does a `FLUSHALL`, or a restart of a server that keeps nothing.
     pub fn flush_records(&mut self) {
         self.records.clear();
     }
 
-    /// The process ends, and another begins with its data. Nobody is connected, and no script is known.
+    /// Ends the process and starts another with its data. No client is connected, and no script is loaded.
     pub fn restart(&mut self, run: u128) {
         self.run = format!("{run:040x}");
         self.clients.clear();
         self.known.clear();
     }
 
-    /// The channels that anybody listens to.
+    /// Returns the channels that have subscribers.
     #[must_use]
     pub fn channels(&self) -> Vec<String> {
         self.clients.values().flat_map(|seat| seat.channels.iter().cloned()).collect()
     }
 
-    /// Carries out a request of a connection at a time of the server's clock: what is to be written to whom, in order.
+    /// Executes a request of a connection at a time of the server's clock. Returns the bytes to write and their
+    /// receivers, in order.
     pub fn answer(&mut self, client: Client, now_us: u64, request: &[Vec<u8>]) -> Vec<Sent> {
         let mut sent = Vec::new();
         if !self.clients.contains_key(&client) {
-            return sent; // It was killed while its request was read.
+            return sent; // The connection was killed while its request was read.
         }
         let bytes = self.carry_out(client, now_us, request, &mut sent);
         sent.push(Sent { to: client, what: What::Reply, bytes });
@@ -176,8 +178,8 @@ impl Front {
             ("TIME", []) => array(&[bulk(&(now_us / 1_000_000).to_string()), bulk(&(now_us % 1_000_000).to_string())]),
             ("SUBSCRIBE", [channel]) => self.subscribe(client, channel),
             ("PUBLISH", [channel, text]) => {
-                let heard = self.publish(channel, text, What::Published, sent);
-                int(heard)
+                let receivers = self.publish(channel, text, What::Published, sent);
+                int(receivers)
             }
             ("SCAN", ["0", ..]) => {
                 let keys: Vec<Vec<u8>> = self.records.keys().map(|key| bulk(key)).collect();
@@ -233,16 +235,16 @@ impl Front {
     fn subscribe(&mut self, client: Client, channel: &str) -> Vec<u8> {
         let seat = self.clients.entry(client).or_default();
         seat.channels.insert(channel.to_owned());
-        let told = [bulk("subscribe"), bulk(channel), int(seat.channels.len() as u64)];
-        if seat.protocol == Protocol::Three { push(&told) } else { array(&told) }
+        let items = [bulk("subscribe"), bulk(channel), int(seat.channels.len() as u64)];
+        if seat.protocol == Protocol::Three { push(&items) } else { array(&items) }
     }
 
-    /// Tells whoever listens, and how many that were.
+    /// Sends a message to the subscribers, and returns their number.
     fn publish(&self, channel: &str, text: &str, what: What, sent: &mut Vec<Sent>) -> u64 {
-        let told = [bulk("message"), bulk(channel), bulk(text)];
+        let items = [bulk("message"), bulk(channel), bulk(text)];
         let before = sent.len();
         for (&to, seat) in self.clients.iter().filter(|(_, seat)| seat.channels.contains(channel)) {
-            let bytes = if seat.protocol == Protocol::Three { push(&told) } else { array(&told) };
+            let bytes = if seat.protocol == Protocol::Three { push(&items) } else { array(&items) };
             sent.push(Sent { to, what, bytes });
         }
         (sent.len() - before) as u64
@@ -262,7 +264,7 @@ impl Front {
     }
 
     fn eval(&mut self, sha: &'static str, now_us: u64, rest: &[&str], sent: &mut Vec<Sent>) -> Vec<u8> {
-        // The question about our rights is none of the table.
+        // The script that checks our rights is not in the table.
         let script = Family::Locks.scripts().find(|script| script.sha() == sha);
         let flags = script.map_or(Flags::NoWrites, Script::flags);
         match self.mood {
@@ -284,5 +286,5 @@ impl Front {
 }
 
 const NOT_OURS: &str = "ERR Error compiling script: it is none of Leasehold's";
-/// What it says it is.
+/// The version that it reports.
 const VERSION: &str = "7.0.15";

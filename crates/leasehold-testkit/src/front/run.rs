@@ -1,4 +1,4 @@
-//! The scripts: [`step`] on a record, and its answer in the words of the Lua.
+//! The scripts: runs [`step`] on a record, and formats its answer like the Lua.
 
 use leasehold::seam::Script;
 use leasehold_spec::{
@@ -15,8 +15,8 @@ pub(super) struct Record {
     shape: Shape,
 }
 
-/// The encoding of a record. With a queue it is a hash, and stays one until it is free. The scripts have fewer words for a
-/// string.
+/// The encoding of a record. A record with a queue becomes a hash, and stays one until it is free. The scripts answer a
+/// string in fewer words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shape {
     #[default]
@@ -74,10 +74,10 @@ impl Front {
         let known = self.records.remove(key).filter(|record| !record.resource.is_forgotten(now_us, now_us));
         let mut record = known.unwrap_or_default();
         if record.resource == Resource::default() && guess == Guess::Hash {
-            // Looked for as a hash, nothing is an empty one.
+            // Looked up as a hash, a missing record is an empty hash.
             record.shape = Shape::Hash;
         }
-        // As in `part/open.lua`: what goes before a session's id in the name of its channel.
+        // As in `part/open.lua`: the prefix of a session's channel, before the session ID.
         let inboxes = format!("{}inbox:", key.split('{').next().unwrap_or_default());
         let attached = |session: SessionId| self.is_listened_to(&format!("{inboxes}{session}"));
         let env = Env { wall_us: now_us, lease_us: now_us, attached: &attached };
@@ -104,7 +104,7 @@ impl Front {
     }
 }
 
-/// Whether the script's first lines answer this, for which one word is enough.
+/// Whether the first lines of the script answer this with one word.
 fn is_short(record: &Record, now_us: u64, op: &Op, guess: Guess) -> bool {
     let resource = &record.resource;
     match op {
@@ -125,7 +125,7 @@ fn is_short(record: &Record, now_us: u64, op: &Op, guess: Guess) -> bool {
     }
 }
 
-/// Whether a renewal is answered in one word: from now on, with nothing else to say.
+/// Whether a renewal is answered in one word: it counts from now, and there is nothing to add.
 fn is_usual(op: &Op, answer: &Answer) -> bool {
     let is_quiet = answer.contention == Contention::None && answer.rest == Rest::Done;
     matches!(op, Op::Renew(renew) if renew.from == From::Now) && is_quiet && answer.handed_claim_ms.is_none()
@@ -134,45 +134,46 @@ fn is_usual(op: &Op, answer: &Answer) -> bool {
 fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> String {
     let Answer { now_us, highest, contention, rest, handed_claim_ms, outcome } = answer;
     let claim = handed_claim_ms.map_or("-".to_owned(), |claim_ms| format!("{claim_ms:08}"));
-    let said = format!("{now_us:016} {:016} {} {} {claim}", highest.get(), who_waits(*contention), is_done(*rest));
+    let text =
+        format!("{now_us:016} {:016} {} {} {claim}", highest.get(), contention_letter(*contention), rest_letter(*rest));
     let lease = || lease(after.grants.sole());
     match outcome {
         Outcome::Granted { token, range, .. } => {
-            format!("GRANTED {said} {:016} {range:08} {}", token.get(), lease())
+            format!("GRANTED {text} {:016} {range:08} {}", token.get(), lease())
         }
         Outcome::Queued { ticket, joined, .. } => {
             let joined = match joined {
                 Joined::Now => "now",
                 Joined::Before => "before",
             };
-            format!("QUEUED {said} {ticket:016} {} {joined}", lease())
+            format!("QUEUED {text} {ticket:016} {} {joined}", lease())
         }
-        Outcome::Busy { .. } => format!("BUSY {said} {}", lease()),
-        Outcome::Gone => format!("GONE {said}"),
-        Outcome::Late => format!("LATE {said}"),
-        Outcome::Full => format!("FULL {said}"),
-        Outcome::Renewed { .. } => format!("RENEWED {said} {}", lease()),
-        Outcome::Lost { how: LostHow::Revoked } => format!("LOST {said} revoked"),
-        Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {said} notheld"),
-        Outcome::Released => format!("RELEASED {said}"),
-        Outcome::NotHeld => format!("NOTHELD {said}"),
-        Outcome::Left { was: Was::Queued } => format!("LEFT {said} queued"),
-        Outcome::Left { was: Was::Granted } => format!("LEFT {said} granted"),
-        Outcome::Left { was: Was::Absent } => format!("LEFT {said} absent"),
-        Outcome::Revoking { left_us } => format!("REVOKING {said} {}", marked(op, *now_us, *left_us, before, after)),
-        Outcome::Reserved { range } => format!("RESERVED {said} {range:08}"),
-        Outcome::Settled => format!("SETTLED {said}"),
-        Outcome::Inspected(inspection) => format!("INSPECTED {said} {}", inspected(inspection, after)),
+        Outcome::Busy { .. } => format!("BUSY {text} {}", lease()),
+        Outcome::Gone => format!("GONE {text}"),
+        Outcome::Late => format!("LATE {text}"),
+        Outcome::Full => format!("FULL {text}"),
+        Outcome::Renewed { .. } => format!("RENEWED {text} {}", lease()),
+        Outcome::Lost { how: LostHow::Revoked } => format!("LOST {text} revoked"),
+        Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {text} notheld"),
+        Outcome::Released => format!("RELEASED {text}"),
+        Outcome::NotHeld => format!("NOTHELD {text}"),
+        Outcome::Left { was: Was::Queued } => format!("LEFT {text} queued"),
+        Outcome::Left { was: Was::Granted } => format!("LEFT {text} granted"),
+        Outcome::Left { was: Was::Absent } => format!("LEFT {text} absent"),
+        Outcome::Revoking { left_us } => format!("REVOKING {text} {}", marked(op, *now_us, *left_us, before, after)),
+        Outcome::Reserved { range } => format!("RESERVED {text} {range:08}"),
+        Outcome::Settled => format!("SETTLED {text}"),
+        Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
     }
 }
 
-/// Since when a lease lasts and for how long.
+/// Formats the start and the length of a lease.
 fn lease(grant: Option<&Grant>) -> String {
     grant.map_or("0 0".to_owned(), |grant| format!("{:016} {:08}", grant.since_us, grant.length_ms))
 }
 
-/// The same of one that was just marked, and may have another holder by now. It was made by this step's own settling, if it
-/// is not the one before; then it is still there, or its claim began now.
+/// Formats the start and the length of a lease that was just marked, whose name may have another holder by now. If it is
+/// not the grant before this step, the step's own settling made it: then it is still there, or its claim began now.
 fn marked(op: &Op, now_us: u64, left_us: u64, before: &Resource, after: &Resource) -> String {
     let Op::Revoke { token, grace_ms, .. } = op else { return String::new() };
     if let Some(grant) = after.grants.sole().filter(|grant| grant.token == *token) {
@@ -200,18 +201,18 @@ fn inspected(inspection: &Inspection, after: &Resource) -> String {
 fn message(key: &str, delivery: &Delivery) -> String {
     let Delivery { now_us, contention, rest, id, token, left_us, range, event, .. } = delivery;
     let (word, left) = match event {
-        // A claim's own eight digits, and the zeros that make µs of it.
+        // The eight digits of a claim, and the zeros that make µs of them.
         Event::Granted => ("G", format!("{left_us:011}")),
         Event::Revoked => ("R", left_us.to_string()),
         Event::Wanted => ("W", left_us.to_string()),
         Event::Ending => ("E", left_us.to_string()),
     };
     let (id, token) = (id.wire(), token.get());
-    let (who, rest) = (who_waits(*contention), is_done(*rest));
-    format!("lh1 {word} {id} {token:016} {left} {now_us:016} {who} {rest} {range:08} {key}")
+    let (contention, rest) = (contention_letter(*contention), rest_letter(*rest));
+    format!("lh1 {word} {id} {token:016} {left} {now_us:016} {contention} {rest} {range:08} {key}")
 }
 
-fn who_waits(contention: Contention) -> &'static str {
+fn contention_letter(contention: Contention) -> &'static str {
     match contention {
         Contention::None => "N",
         Contention::Others => "O",
@@ -219,7 +220,7 @@ fn who_waits(contention: Contention) -> &'static str {
     }
 }
 
-fn is_done(rest: Rest) -> &'static str {
+fn rest_letter(rest: Rest) -> &'static str {
     match rest {
         Rest::Done => "D",
         Rest::More => "M",

@@ -17,7 +17,7 @@ use crate::clock::boottime_us;
 use crate::resp::Value;
 
 const CONNECT: Duration = Duration::from_secs(1);
-/// How often a write to a receiver that does not read looks whether the connection was cut.
+/// How often a write to a receiver that does not read checks whether the connection was cut.
 const WRITE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -28,12 +28,12 @@ pub(super) struct Connection {
     to_server: Lane,
     to_client: Lane,
     replies: Mutex<Replies<Option<ReplyFault>>>,
-    /// Nothing more reaches the client.
+    /// Whether the client gets nothing more.
     is_mute: AtomicBool,
 }
 
 impl Connection {
-    /// Connects a client to the server and lets everything pass, until one of them hangs up.
+    /// Connects a client to the server and forwards everything until one of them hangs up.
     pub(super) fn open(shared: &Arc<Shared>, id: u64, client: TcpStream, target: u16) -> io::Result<()> {
         let server = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, target)), CONNECT);
         let server = match server.and_then(|server| prepare(&client, server)) {
@@ -65,11 +65,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Breaks the connection: the client sees a reset. The server sees an end, so that what it was already given is
-    /// carried out. Says whether it was still there.
+    /// Breaks the connection: the client sees a reset. The server sees an end of stream, so that it still carries out
+    /// what it has received. Returns whether the connection was still there.
     pub(super) fn cut(&self, shared: &Shared) -> Cut {
         let Cut::Now = self.forget(shared) else { return Cut::Before };
-        // With a linger of zero the last close sends a reset; only reading is shut down before, which sends nothing.
+        // With a linger of zero the last close sends a reset. Only reading is shut down before, which sends nothing.
         let _ = set_socket_linger(&self.client, Some(Duration::ZERO));
         let _ = self.client.shutdown(Shutdown::Read);
         let _ = self.server.shutdown(Shutdown::Both);
@@ -77,14 +77,15 @@ impl Connection {
         Cut::Now
     }
 
-    pub(super) fn look_again(&self) {
-        self.to_server.look_again();
-        self.to_client.look_again();
+    pub(super) fn recheck(&self) {
+        self.to_server.recheck();
+        self.to_client.recheck();
     }
 
-    /// Ends both lanes. Whoever does it first sees to the streams.
+    /// Ends both lanes. The first caller also sees to the streams.
     fn forget(&self, shared: &Shared) -> Cut {
-        // Out of the list before the lanes end: the thread that sees its lane end comes here too, and must come second.
+        // The connection leaves the list before the lanes end: the thread that sees its lane end comes here too, and must
+        // be second.
         let was = shared.change(|control| {
             let was = control.connections.remove(&self.id);
             control.seen.open -= u64::from(was.is_some());
@@ -114,7 +115,7 @@ impl Connection {
 
     fn write_client(&self, shared: &Shared) {
         self.to_client.deliver(shared, &self.client);
-        // The server has hung up, and the client was told all that it said.
+        // The server has hung up, and the client has got everything that the server sent.
         if let Cut::Now = self.forget(shared) {
             let _ = self.client.shutdown(Shutdown::Both);
             let _ = self.server.shutdown(Shutdown::Both);
@@ -128,12 +129,12 @@ impl Connection {
         }
     }
 
-    /// A request came.
+    /// Handles a request.
     fn request(&self, shared: &Shared, value: &Value, bytes: &[u8]) -> Result<(), Stop> {
         let command = command(self.id, value)?;
         match shared.change(|control| control.judge(&command)) {
             Verdict::Forward { due, held_by } => {
-                // Before it leaves: the reply could be faster than we are.
+                // Before the request leaves: the reply could otherwise arrive first.
                 self.replies().ask(command);
                 self.to_server.push(Parcel::new(bytes.to_vec(), due, held_by));
             }
@@ -150,7 +151,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Something came from the server.
+    /// Handles a value from the server.
     fn arrival(&self, shared: &Shared, value: &Value, bytes: &[u8]) -> Result<(), Stop> {
         let mut replies = self.replies();
         if self.is_mute.load(Ordering::Relaxed) {
@@ -215,7 +216,7 @@ fn prepare(client: &TcpStream, server: TcpStream) -> io::Result<TcpStream> {
     Ok(server)
 }
 
-/// Why nothing more of a stream is taken.
+/// Why a stream is read no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     /// Not RESP, or not what a client sends.
@@ -233,7 +234,7 @@ fn each_value(mut stream: &TcpStream, mut take: impl FnMut(&Value, &[u8]) -> Res
             Ok(0) => return Ok(()),
             Ok(n) => unread.extend_from_slice(&chunk[..n]),
             Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-            // A reset ends a stream as an end does: what came before it was sent.
+            // A reset ends a stream like an end of stream: the bytes before it were sent.
             Err(_) => return Ok(()),
         }
         let mut at = 0;

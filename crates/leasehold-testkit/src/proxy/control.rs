@@ -1,6 +1,6 @@
-//! What a proxy is told to do and what it has seen: one lock, one bell.
+//! The settings of a proxy and its counters, with one lock and one condition variable.
 //!
-//! Order of locks: a connection's `replies`, then a lane, then this one. Whoever holds this one takes no other.
+//! Order of locks: a connection's `replies`, then a lane, then this one. A thread that holds this lock takes no other.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,24 +9,24 @@ use std::time::{Duration, Instant};
 use super::connection::Connection;
 use super::fault::{At, Command, Fault, Latency, ReplyFault, RequestFault};
 
-/// How many commands are remembered with their arguments; all are counted.
+/// How many commands are kept with their arguments; all are counted.
 const LOG: usize = 10_000;
 
-/// What a proxy has seen since it was started.
+/// The counters of a proxy since it was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Seen {
-    /// Connections that were let through.
+    /// Connections that were accepted.
     pub accepted: u64,
-    /// Of those, how many are open.
+    /// How many of the accepted connections are open.
     pub open: u64,
-    /// Connections refused because the proxy was told to.
+    /// Connections refused on the test's request.
     pub refused: u64,
     /// Connections refused because the server could not be reached.
     pub unreachable: u64,
     /// Connections cut, by [`cut_all`](super::FaultProxy::cut_all) or by a fault.
     pub cut: u64,
-    /// Connections given up because what came was not RESP.
+    /// Connections closed because the bytes were not RESP.
     pub garbled: u64,
     /// Requests that a stall held up.
     pub stalled_requests: u64,
@@ -41,7 +41,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// How many requests of this command came.
+    /// Returns how many requests of this command came.
     #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         self.commands.get(&name.to_ascii_uppercase()).copied().unwrap_or(0)
@@ -69,7 +69,7 @@ pub(super) struct Control {
     pub(super) connections: BTreeMap<u64, Arc<Connection>>,
 }
 
-/// An injected fault. They are never removed: their place is their name.
+/// An injected fault. Faults are never removed, because the index of a fault identifies it.
 #[derive(Clone, Debug)]
 pub(super) struct Armed {
     pub(super) fault: Fault,
@@ -79,7 +79,7 @@ pub(super) struct Armed {
 
 pub(super) type FaultId = usize;
 
-/// What is to become of a request.
+/// The decision about a request.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Forward { due: Instant, held_by: Option<FaultId> },
@@ -88,7 +88,7 @@ pub(super) enum Verdict {
 }
 
 impl Control {
-    /// Notes a request, and decides.
+    /// Records a request, and decides what happens to it.
     pub(super) fn judge(&mut self, command: &Command) -> Verdict {
         *self.seen.commands.entry(command.name.clone()).or_default() += 1;
         if self.log.len() == LOG {
@@ -107,8 +107,8 @@ impl Control {
         }
     }
 
-    /// What is to become of the reply to this request, which begins to arrive. Decided now and not when it was asked for:
-    /// a reply that never comes must not use up a fault that is to strike once.
+    /// Decides about the reply to this request, which begins to arrive. It decides now and not when the request came: a
+    /// reply that never comes must not use up a fault that is to strike once.
     pub(super) fn judge_reply(&mut self, command: &Command) -> Option<ReplyFault> {
         let about = |at: &At| matches!(at, At::Reply(requests, _) if requests.contains(command));
         match self.strike(about) {
@@ -123,7 +123,7 @@ impl Control {
         self.strike(|at| matches!(at, At::Push)).is_some()
     }
 
-    /// When something that came now goes on.
+    /// Returns when a parcel that arrived now is forwarded.
     pub(super) fn due(&mut self) -> Instant {
         let now = Instant::now();
         match &mut self.latency {
@@ -162,7 +162,7 @@ impl Control {
     }
 }
 
-/// The control and its bell, which rings at every change.
+/// The control and its condition variable, which is notified of every change.
 #[derive(Debug)]
 pub(super) struct Shared {
     control: Mutex<Control>,
@@ -186,23 +186,23 @@ impl Shared {
         Self { control: Mutex::new(control), changed: Condvar::new() }
     }
 
-    /// A look. A test's predicate that panicked here has changed nothing.
+    /// Locks the control to read it. A test's predicate that panicked here has changed nothing.
     pub(super) fn lock(&self) -> MutexGuard<'_, Control> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A change.
+    /// Changes the control, and notifies.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Control) -> T) -> T {
         let result = change(&mut self.lock());
         self.changed.notify_all();
         result
     }
 
-    /// A change that may let parcels go on.
+    /// Changes the control so that parcels may go on.
     pub(super) fn release<T>(&self, change: impl FnOnce(&mut Control) -> T) -> T {
         let result = self.change(change);
         for connection in self.connections() {
-            connection.look_again();
+            connection.recheck();
         }
         result
     }
@@ -211,7 +211,7 @@ impl Shared {
         self.lock().connections.values().cloned().collect()
     }
 
-    /// Waits until `done`, and says whether that was within the time.
+    /// Waits until `done`, and returns whether that was within the time.
     pub(super) fn wait(&self, within: Duration, done: impl Fn(&Control) -> bool) -> bool {
         let (control, _) = self
             .changed

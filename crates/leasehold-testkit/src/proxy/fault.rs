@@ -1,4 +1,4 @@
-//! What can go wrong on a connection, and to which requests.
+//! The faults of a connection, and the requests that they strike.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use crate::random::Random;
 /// A request as a client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Which connection to the proxy it came by, counted from 1.
+    /// The connection to the proxy by which it came, counted from 1.
     pub connection: u64,
-    /// When it arrived, on [`boottime_us`](crate::boottime_us).
+    /// When it arrived, on the clock of [`boottime_us`](crate::boottime_us).
     pub at_us: u64,
     /// Its name, in capitals.
     pub name: String,
-    /// What follows the name.
+    /// The arguments after the name.
     pub arguments: Vec<Vec<u8>>,
 }
 
 impl Command {
-    /// An argument as text, counted from 0 after the name.
+    /// Returns an argument as text, counted from 0 after the name.
     #[must_use]
     pub fn argument(&self, index: usize) -> Option<&str> {
         std::str::from_utf8(self.arguments.get(index)?).ok()
@@ -29,18 +29,18 @@ impl Command {
 
 type Predicate = dyn Fn(&Command) -> bool + Send + Sync;
 
-/// Which requests a fault is about.
+/// The requests that a fault strikes.
 #[derive(Clone)]
 pub struct Requests(Arc<Predicate>);
 
 impl Requests {
-    /// Every one.
+    /// All requests.
     #[must_use]
     pub fn all() -> Self {
         Self::matching(|_| true)
     }
 
-    /// Those of one command.
+    /// Requests of one command.
     #[must_use]
     pub fn named(name: &str) -> Self {
         let name = name.to_ascii_uppercase();
@@ -57,7 +57,7 @@ impl Requests {
         })
     }
 
-    /// Those that `wanted` says. It must not call the proxy, which waits for it.
+    /// Requests that `wanted` accepts. `wanted` must not call the proxy, which waits for it.
     pub fn matching(wanted: impl Fn(&Command) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(wanted))
     }
@@ -73,13 +73,13 @@ impl fmt::Debug for Requests {
     }
 }
 
-/// A fault, to be given to [`FaultProxy::inject`](super::FaultProxy::inject). It strikes every time it can, unless
-/// [`times`](Fault::times) says how often.
+/// A fault for [`FaultProxy::inject`](super::FaultProxy::inject). It strikes every time it can, unless
+/// [`times`](Fault::times) limits it.
 #[derive(Clone, Debug)]
 #[must_use = "a fault does nothing until it is injected"]
 pub struct Fault {
     pub(super) at: At,
-    /// How many it lets pass first.
+    /// How many occasions it lets pass first.
     pub(super) skip: u64,
     /// How often it still strikes.
     pub(super) left: u64,
@@ -114,15 +114,15 @@ impl Fault {
         Self { at, skip: 0, left: u64::MAX }
     }
 
-    /// The server carries the request out, and the reply is swallowed; the connection stays open, and goes on. TCP loses
-    /// nothing out of the middle: a client with several requests under way takes the next reply for this one's. With such a
-    /// client use [`mute_at_reply`](Self::mute_at_reply).
+    /// The server carries the request out, and the reply is dropped; the connection stays open, and goes on. TCP loses
+    /// nothing out of the middle: a client with several requests in flight takes the next reply for this one's. For such
+    /// a client use [`mute_at_reply`](Self::mute_at_reply).
     pub const fn drop_reply(to: Requests) -> Self {
         Self::new(At::Reply(to, ReplyFault::Drop))
     }
 
     /// The server carries the request out, and from its reply on nothing more arrives by this connection, messages
-    /// included; it stays open, and what the client sends is carried out. New connections are whole.
+    /// included. The connection stays open, and the server carries out what the client sends. New connections work.
     pub const fn mute_at_reply(to: Requests) -> Self {
         Self::new(At::Reply(to, ReplyFault::Mute))
     }
@@ -137,7 +137,7 @@ impl Fault {
         Self::new(At::Reply(to, ReplyFault::Replace(with.into())))
     }
 
-    /// The server carries the request out, and what arrives in place of the reply is not RESP.
+    /// The server carries the request out, and bytes that are not RESP arrive in place of the reply.
     pub fn garble_reply(to: Requests) -> Self {
         Self::replace_reply(to, "\u{7}this is no answer\r\n")
     }
@@ -152,19 +152,19 @@ impl Fault {
         Self::new(At::Request(requests, RequestFault::Cut))
     }
 
-    /// The request, and what follows it on its connection, reaches the server only when the fault is
-    /// [lifted](super::Injected::lift), even if its client has gone by then. Counted when it is held.
+    /// The request, and everything after it on its connection, reaches the server only when the fault is
+    /// [lifted](super::Injected::lift), even if its client has gone by then. It is counted when it is held.
     pub const fn hold(requests: Requests) -> Self {
         Self::new(At::Request(requests, RequestFault::Hold))
     }
 
-    /// The request, and what follows it on its connection, reaches the server this much later, even if its client has
-    /// gone by then. Counted when its delay begins.
+    /// The request, and everything after it on its connection, reaches the server this much later, even if its client has
+    /// gone by then. It is counted when its delay begins.
     pub const fn delay(requests: Requests, by: Duration) -> Self {
         Self::new(At::Request(requests, RequestFault::Delay(by)))
     }
 
-    /// Messages of subscriptions, and RESP3's other pushes, do not arrive. Confirmations of subscriptions are replies.
+    /// Messages of subscriptions, and other pushes of RESP3, do not arrive. Confirmations of subscriptions are replies.
     pub const fn drop_push() -> Self {
         Self::new(At::Push)
     }
@@ -186,7 +186,7 @@ impl Fault {
         self.times(1)
     }
 
-    /// Whether it strikes this time.
+    /// Returns whether it strikes this time.
     pub(super) fn strikes(&mut self) -> bool {
         if self.left == 0 {
             return false;
@@ -203,22 +203,22 @@ impl Fault {
 /// How long everything takes in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// What every request and every reply takes.
+    /// The delay of every request and every reply.
     pub fixed: Duration,
-    /// Up to so much more, at random. Order is kept.
+    /// A random addition to the delay, at most this long. Order is kept.
     pub jitter: Duration,
-    /// Where the random numbers begin.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
 impl Latency {
-    /// The same for all.
+    /// The same delay for all.
     #[must_use]
     pub const fn fixed(each_way: Duration) -> Self {
         Self { fixed: each_way, jitter: Duration::ZERO, seed: 0 }
     }
 
-    /// What the next one takes.
+    /// Returns the delay of the next one.
     pub(super) fn draw(&mut self) -> Duration {
         let mut random = Random::new(self.seed);
         self.seed = random.number();
@@ -232,14 +232,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_strikes_as_often_as_it_was_told() {
+    fn a_fault_strikes_as_often_as_configured() {
         let mut fault = Fault::drop_push().after(2).times(3);
         let struck: Vec<bool> = (0..7).map(|_| fault.strikes()).collect();
         assert_eq!(struck, [false, false, true, true, true, false, false]);
     }
 
     #[test]
-    fn a_seed_gives_the_same_jitter_again_and_stays_within_it() {
+    fn a_seed_repeats_its_jitter_within_the_limit() {
         let latency = Latency { fixed: Duration::from_micros(100), jitter: Duration::from_micros(50), seed: 7 };
         let row = |mut latency: Latency| (0..100).map(|_| latency.draw()).collect::<Vec<_>>();
         assert_eq!(row(latency), row(latency));

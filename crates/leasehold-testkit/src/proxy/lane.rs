@@ -1,8 +1,8 @@
-//! One direction of a connection: what has arrived and not yet gone on.
+//! One direction of a connection: the parcels that have arrived and are not yet forwarded.
 //!
-//! Arriving and going on are two threads, so that a stalled network still takes what is sent into it: the sender's write
-//! succeeds, its bytes stand in the lane, and they arrive later although the sender may have hung up long since. That is
-//! the schedule behind every "late request".
+//! One thread receives and another forwards, so that a stalled network still accepts what is sent into it: the sender's
+//! write succeeds, its bytes wait in the lane, and they arrive later although the sender may have hung up long before.
+//! That is the schedule behind every "late request".
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -29,9 +29,9 @@ struct Queue {
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) bytes: Vec<u8>,
-    /// It goes on no earlier.
+    /// It is forwarded no earlier.
     pub(super) due: Instant,
-    /// It goes on when this fault is lifted.
+    /// It is forwarded when this fault is lifted.
     pub(super) held_by: Option<FaultId>,
     stalled: Stalled,
 }
@@ -44,11 +44,11 @@ enum Stalled {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// There is more to come.
+    /// More may arrive.
     Open,
-    /// What is here still goes on.
+    /// Nothing more arrives, but the queued parcels are still forwarded.
     Finished,
-    /// Nothing goes on any more.
+    /// Nothing is forwarded any more.
     Cut,
 }
 
@@ -72,7 +72,7 @@ impl Lane {
         }
     }
 
-    /// Nothing more comes; what is here goes on.
+    /// Ends the input; the queued parcels are still forwarded.
     pub(super) fn finish(&self) {
         let mut queue = self.lock();
         if queue.end == End::Open {
@@ -81,7 +81,7 @@ impl Lane {
         self.changed.notify_one();
     }
 
-    /// Nothing goes on any more.
+    /// Stops forwarding.
     pub(super) fn cut(&self) {
         let mut queue = self.lock();
         queue.end = End::Cut;
@@ -89,15 +89,15 @@ impl Lane {
         self.changed.notify_one();
     }
 
-    /// The control has changed.
-    pub(super) fn look_again(&self) {
-        // Under the lock: between a look at the control and the wait that follows it, the bell would not be heard.
+    /// Re-checks the queue after a change of the control.
+    pub(super) fn recheck(&self) {
+        // Under the lock: between the forwarder's check of the control and its wait, the notification would be lost.
         let _queue = self.lock();
         self.changed.notify_one();
     }
 
-    /// Carries what arrives to `to`, until the lane ends. With its receiver gone, it goes on into the void: the lane ends
-    /// when its sender does.
+    /// Forwards what arrives to `to`, until the lane ends. If the receiver has gone, the bytes are discarded: the lane
+    /// ends when its sender does.
     pub(super) fn deliver(&self, shared: &Shared, to: &TcpStream) {
         let mut receiver = Receiver::There;
         while let Some(bytes) = self.next(shared) {
@@ -107,7 +107,7 @@ impl Lane {
         }
     }
 
-    /// What goes on next; waits for it.
+    /// Waits for the next bytes to forward.
     fn next(&self, shared: &Shared) -> Option<Vec<u8>> {
         let mut queue = self.lock();
         loop {
@@ -145,14 +145,14 @@ impl Lane {
         true
     }
 
-    /// Writes all, unless the lane is cut meanwhile: a receiver that reads nothing would keep us for ever.
+    /// Writes all, unless the lane is cut meanwhile: a receiver that reads nothing would block us for ever.
     fn write(&self, mut to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match to.write(bytes) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(n) => bytes = &bytes[n..],
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // The write time-out of the stream has passed.
+                // The write timeout of the stream has passed.
                 Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     if self.lock().end == End::Cut {
                         return Err(e);
@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_goes_on_after_a_cut_and_everything_after_an_end() {
+    fn a_cut_drops_everything_and_an_end_drops_nothing() {
         let shared = Shared::new(0);
         let lane = || {
             let lane = Lane::new(Direction::ToServer);

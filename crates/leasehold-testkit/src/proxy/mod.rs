@@ -1,15 +1,15 @@
-//! A TCP proxy in front of a server that understands what passes through it, and breaks it on demand.
+//! A TCP proxy in front of a server. It understands the traffic, and breaks it on demand.
 //!
-//! A proxy that cuts and delays bytes finds half of the faults that matter. The other half has a place in the protocol:
-//! *this* reply is lost although the server acted, *that* script arrives after its client has given up, a message is
-//! dropped and the replies around it are not. So this one reads both directions and knows which reply answers which
-//! request (see `replies`). What it cannot do is what TCP cannot do: it never reorders, and never loses a part of a
-//! direction that goes on, except for the faults that say so.
+//! A proxy that only cuts and delays bytes finds half of the faults that matter. The other half has a place in the
+//! protocol: *this* reply is lost although the server acted, *that* script arrives after its client has given up, a
+//! message is dropped and the replies around it are not. So this proxy reads both directions and knows which reply
+//! answers which request (see `replies`). It keeps to what TCP can do: it never reorders, and never loses a part of a
+//! direction that goes on, except for the faults that are documented to do so.
 //!
-//! Each fault is counted where it strikes, not where it is asked for: a test that injects one asserts through its
-//! [`Injected`] that it happened, and so cannot pass because nothing did.
+//! Each fault is counted where it strikes, not where it is injected. A test asserts through [`Injected`] that its fault
+//! struck, so it cannot pass because nothing happened.
 //!
-//! The proxy runs on threads of its own. It goes on when every runtime of the test is blocked or gone.
+//! The proxy runs on threads of its own. It works on when every runtime of the test is blocked or gone.
 //!
 //! ```
 //! use std::time::Duration;
@@ -45,7 +45,7 @@ pub use fault::{Command, Fault, Latency, Requests};
 
 use crate::port::{Port, free_port};
 
-/// A proxy in front of a server. Dropping it cuts what goes through it.
+/// A proxy in front of a server. Dropping it cuts its connections.
 #[derive(Debug)]
 pub struct FaultProxy {
     port: Port,
@@ -53,7 +53,7 @@ pub struct FaultProxy {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What a stall is about.
+/// The direction of a stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From clients to the server.
@@ -64,7 +64,7 @@ pub enum Way {
     Both,
 }
 
-/// An injected fault, to look at and to lift. Dropping this does not lift it.
+/// A handle of an injected fault, to observe and to lift it. Dropping this does not lift it.
 #[derive(Debug)]
 #[must_use = "assert that the fault has struck"]
 pub struct Injected {
@@ -73,7 +73,7 @@ pub struct Injected {
 }
 
 impl FaultProxy {
-    /// A proxy in front of the server at this port of 127.0.0.1, which lets everything pass.
+    /// Starts a proxy in front of the server at this port of 127.0.0.1. It forwards everything at first.
     #[must_use]
     pub fn start(target: u16) -> Self {
         let port = free_port();
@@ -87,24 +87,24 @@ impl FaultProxy {
         Self { port, shared, accepting: Some(accepting) }
     }
 
-    /// Its own port on 127.0.0.1.
+    /// Returns its own port on 127.0.0.1.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Its URL.
+    /// Returns its URL.
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port())
     }
 
-    /// Sends new connections to another server. Those that are open stay where they are: see [`cut_all`](Self::cut_all).
+    /// Sends new connections to another server. Open connections stay: see [`cut_all`](Self::cut_all).
     pub fn set_target(&self, port: u16) {
         self.shared.change(|control| control.target = port);
     }
 
-    /// Arms a fault. Of several that could strike, the one injected first does.
+    /// Arms a fault. If several could strike, the one injected first does.
     pub fn inject(&self, fault: Fault) -> Injected {
         let id = self.shared.change(|control| {
             control.faults.push(Armed { fault, hits: 0, lifted: false });
@@ -113,8 +113,8 @@ impl FaultProxy {
         Injected { id, shared: Arc::clone(&self.shared) }
     }
 
-    /// Holds up one way or both, without closing anything; new connections are still made. What is held up is counted in
-    /// [`Seen`].
+    /// Holds up one direction or both, without closing anything; new connections are still accepted. Everything held up
+    /// is counted in [`Seen`].
     pub fn stall(&self, way: Way) {
         self.shared.change(|control| {
             control.requests_stalled |= way != Way::Replies;
@@ -122,7 +122,7 @@ impl FaultProxy {
         });
     }
 
-    /// Ends a stall: what was held up goes on, in order, although its sender may have gone.
+    /// Ends a stall: everything held up is forwarded, in order, although its sender may have gone.
     pub fn resume(&self) {
         self.shared.release(|control| {
             control.requests_stalled = false;
@@ -130,7 +130,8 @@ impl FaultProxy {
         });
     }
 
-    /// Cuts every connection: clients see a reset, and what was held up is lost. Says how many there were.
+    /// Cuts every connection: clients see a reset, and everything held up is lost. Returns how many connections there
+    /// were.
     pub fn cut_all(&self) -> usize {
         let cut = |connection: &Arc<Connection>| connection.cut(&self.shared) == Cut::Now;
         self.shared.connections().iter().filter(|connection| cut(connection)).count()
@@ -146,28 +147,28 @@ impl FaultProxy {
         self.shared.change(|control| control.refusing = false);
     }
 
-    /// Makes everything take longer from now on; `None` for as fast as it goes.
+    /// Delays everything from now on; `None` for no delay.
     pub fn set_latency(&self, latency: Option<Latency>) {
         self.shared.change(|control| control.latency = latency);
     }
 
-    /// What it has seen.
+    /// Returns what it has seen.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.shared.lock().seen.clone()
     }
 
-    /// Waits until it has seen what `enough` asks for.
+    /// Waits until `enough` accepts what it has seen.
     ///
     /// # Panics
-    /// When `within` has passed, naming `what` was awaited.
+    /// If that has not happened within `within`. The message names `what` was awaited.
     #[track_caller]
     pub fn wait_seen(&self, what: &str, within: Duration, enough: impl Fn(&Seen) -> bool) {
         let seen = self.shared.wait(within, |control| enough(&control.seen));
         assert!(seen, "the proxy waited {within:?} in vain until {what}: {:?}", self.seen());
     }
 
-    /// The last ten thousand requests, as they came.
+    /// Returns the last ten thousand requests, in the order of their arrival.
     #[must_use]
     pub fn commands(&self) -> Vec<Command> {
         self.shared.lock().log.iter().cloned().collect()
@@ -177,7 +178,7 @@ impl FaultProxy {
 impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.shared.change(|control| control.stopping = true);
-        // The listener looks up for a connection only.
+        // Only a connection wakes the listener.
         let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()));
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -187,16 +188,16 @@ impl Drop for FaultProxy {
 }
 
 impl Injected {
-    /// How often it has struck.
+    /// Returns how often it has struck.
     #[must_use]
     pub fn hits(&self) -> u64 {
         self.shared.lock().faults[self.id].hits
     }
 
-    /// Waits until it has struck so often.
+    /// Waits until it has struck `hits` times.
     ///
     /// # Panics
-    /// When it has not within that time.
+    /// If it has not struck so often within that time.
     #[track_caller]
     pub fn wait(&self, hits: u64, within: Duration) {
         let struck = |control: &Control| control.faults[self.id].hits >= hits;
@@ -206,14 +207,14 @@ impl Injected {
         }
     }
 
-    /// Ends it: what it holds goes on, and it strikes no more.
+    /// Ends the fault: everything it holds is forwarded, and it strikes no more.
     pub fn lift(&self) {
         self.shared.release(|control| control.faults[self.id].lifted = true);
     }
 }
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    // Each turn waits for a connection; the last one comes from `drop`.
+    // Each turn waits for a connection; `drop` makes the last one.
     for id in 1.. {
         let accepted = listener.accept();
         let (target, refusing, stopping) = {
@@ -224,7 +225,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             if stopping {
                 return;
             }
-            // Out of file descriptors, mostly: asking at once would only make it worse.
+            // Mostly the process is out of file descriptors; an immediate retry would only make it worse.
             thread::sleep(Duration::from_millis(1));
             continue;
         };

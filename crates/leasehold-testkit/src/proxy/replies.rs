@@ -1,11 +1,11 @@
-//! Which reply answers which request.
+//! Assigns replies to their requests.
 //!
-//! Redis answers in order and does not say to what. So the requests of a connection are remembered until they are
-//! answered. Three things make it more than a queue:
+//! Redis answers in order, and a reply does not name its request. So the requests of a connection are kept until they are
+//! answered. Three things make this more than a queue:
 //!
-//! - A SUBSCRIBE of n channels has n confirmations; an UNSUBSCRIBE of none has one for each channel that was left, or one
-//!   that says there was none. In RESP2 they look like any array, in RESP3 like a message.
-//! - Messages answer nothing. In RESP3 they have a type of their own; in RESP2 they are arrays, which can be told apart
+//! - A SUBSCRIBE of n channels has n confirmations. An UNSUBSCRIBE without arguments has one for each channel that was
+//!   left, or one that reports that there was none. In RESP2 they look like any array, in RESP3 like a message.
+//! - Messages answer nothing. In RESP3 they have a type of their own. In RESP2 they are arrays, which are recognizable
 //!   because a connection that has subscribed to something may send nothing else than subscriptions.
 //! - A request that the proxy answers itself must be answered in its turn, not before those ahead of it.
 //!
@@ -16,7 +16,7 @@ use std::collections::{HashSet, VecDeque};
 use super::fault::Command;
 use crate::resp::Value;
 
-/// The unanswered requests of a connection. `F` is what is to become of a reply, decided when it begins to arrive.
+/// The unanswered requests of a connection. `F` is the decision about a reply, made when it begins to arrive.
 #[derive(Debug)]
 pub(super) struct Replies<F> {
     asked: VecDeque<Asked<F>>,
@@ -41,20 +41,20 @@ struct Asked<F> {
 enum Expected {
     One,
     Hello(Version),
-    /// So many confirmations.
+    /// This many confirmations.
     Confirmations(usize),
     /// A confirmation for each subscription of this kind.
     LeaveAll(&'static str),
-    /// None: the proxy answers.
+    /// No reply from the server: the proxy answers.
     Ours(Vec<u8>),
 }
 
-/// What arrived from the server.
+/// A classified value from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Arrived<F> {
-    /// A message that nobody asked for.
+    /// A message, which answers no request.
     Push,
-    /// A part of the answer to a request; there is more to come.
+    /// A part of the answer to a request; more follows.
     Part(F),
     /// The answer to a request, or its last part.
     Reply(F),
@@ -62,7 +62,7 @@ pub(super) enum Arrived<F> {
     Unasked,
 }
 
-/// The three kinds of subscription: how they are taken and left, which are also the words of the confirmations.
+/// The three kinds of subscription: the commands that begin and end them, which the confirmations repeat.
 const KINDS: [(&str, &str); 3] =
     [("SUBSCRIBE", "UNSUBSCRIBE"), ("PSUBSCRIBE", "PUNSUBSCRIBE"), ("SSUBSCRIBE", "SUNSUBSCRIBE")];
 
@@ -71,18 +71,18 @@ impl<F: Clone> Replies<F> {
         Self { asked: VecDeque::new(), subscribed: HashSet::new(), version: Version::Resp2 }
     }
 
-    /// A request goes to the server.
+    /// Records a request that goes to the server.
     pub(super) fn ask(&mut self, command: Command) {
         let expected = expected(&command);
         self.asked.push_back(Asked { command, expected, fate: None });
     }
 
-    /// A request that the proxy answers, when its turn has come.
+    /// Records a request that the proxy answers when its turn has come.
     pub(super) fn answer(&mut self, command: Command, with: Vec<u8>) {
         self.asked.push_back(Asked { command, expected: Expected::Ours(with), fate: None });
     }
 
-    /// The proxy's own answer, if it is its turn. To be asked after each of the other calls, until there is none.
+    /// Returns the proxy's own answer, if it is its turn. Call it after each of the other calls, until it returns `None`.
     pub(super) fn our_turn(&mut self) -> Option<Vec<u8>> {
         let Expected::Ours(bytes) = &mut self.asked.front_mut()?.expected else { return None };
         let bytes = std::mem::take(bytes);
@@ -90,7 +90,8 @@ impl<F: Clone> Replies<F> {
         Some(bytes)
     }
 
-    /// Something came from the server. `decide` is asked once for each request, when the first part of its reply is there.
+    /// Classifies a value from the server. `decide` is called once for each request, when the first part of its reply
+    /// arrives.
     pub(super) fn arrived(&mut self, value: &Value, decide: impl FnOnce(&Command) -> F) -> Arrived<F> {
         let confirmation = confirmation(value).filter(|confirmation| self.is_awaited(confirmation));
         if confirmation.is_none() && self.is_message(value) {
@@ -114,8 +115,8 @@ impl<F: Clone> Replies<F> {
         Arrived::Reply(fate)
     }
 
-    /// Whether a confirmation is what is expected next. One that is not: a cluster moves a shard channel away, or a script
-    /// answers an array that looks like one.
+    /// Whether a confirmation is the expected next reply. Examples of one that is not: a cluster moves a shard channel
+    /// away, or a script answers an array that looks like a confirmation.
     fn is_awaited(&self, confirmation: &Confirmation<'_>) -> bool {
         match self.asked.front().map(|asked| &asked.expected) {
             Some(Expected::Confirmations(_)) => true,
@@ -136,11 +137,11 @@ impl<F: Clone> Replies<F> {
     }
 }
 
-/// What a connection is subscribed to: the kind (channel, pattern, shard channel) and the name.
+/// The subscriptions of a connection: the kind (channel, pattern, shard channel) and the name.
 type Subscribed = HashSet<(&'static str, Vec<u8>)>;
 
-/// How many confirmations are still to come, the one that has just come included. (To leave all of none is confirmed
-/// once: 0 and 1 mean the same.)
+/// Returns how many confirmations are still to come, including the one that has just come. (An UNSUBSCRIBE without
+/// subscriptions is confirmed once: 0 and 1 mean the same.)
 fn missing(expected: &Expected, subscribed: &Subscribed) -> usize {
     match expected {
         Expected::Confirmations(n) => *n,
@@ -149,7 +150,7 @@ fn missing(expected: &Expected, subscribed: &Subscribed) -> usize {
     }
 }
 
-/// What the confirmation of a subscription says.
+/// The content of a confirmation.
 #[derive(Debug)]
 struct Confirmation<'a> {
     kind: &'static str,
@@ -191,7 +192,7 @@ fn expected(command: &Command) -> Expected {
 fn confirmation(value: &Value) -> Option<Confirmation<'_>> {
     let [word, name, _count] = value.items()? else { return None };
     let word = word.text()?;
-    // An UNSUBSCRIBE that left nothing names nothing.
+    // The confirmation of an UNSUBSCRIBE that left nothing has no name.
     let name: &[u8] = match name {
         Value::Bulk(name) => name,
         _ => &[],
@@ -210,7 +211,7 @@ fn confirmation(value: &Value) -> Option<Confirmation<'_>> {
 mod tests {
     use super::*;
 
-    /// A request with a number to know its reply by.
+    /// Returns a request with a number that identifies its reply.
     fn command(connection: u64, text: &str) -> Command {
         let mut words = text.split(' ');
         let name = words.next().expect("a command has a name").to_owned();
@@ -234,7 +235,7 @@ mod tests {
         assert_eq!(arrive(&mut replies, &Value::Array(vec![])), Arrived::Reply(0));
         assert_eq!(arrive(&mut replies, &Value::Push(items(&["message", "c", "x"]))), Arrived::Push);
         assert_eq!(arrive(&mut replies, &Value::from("a")), Arrived::Reply(1));
-        // With RESP3 an array is an answer, whatever it says.
+        // With RESP3 an array is an answer, whatever it contains.
         assert_eq!(arrive(&mut replies, &Value::Array(items(&["message", "c", "x"]))), Arrived::Reply(2));
         assert_eq!(arrive(&mut replies, &Value::Nil), Arrived::Unasked);
     }
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_message_or_a_confirmation_is_an_answer() {
+    fn an_answer_that_looks_like_a_message_or_a_confirmation_is_an_answer() {
         let mut replies = Replies::new();
         replies.ask(command(1, "HELLO 3"));
         replies.ask(command(2, "SUBSCRIBE c"));
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(arrive(&mut replies, &Value::Array(vec![])), Arrived::Reply(1));
         assert_eq!(arrive(&mut replies, &Value::Push(items(&["subscribe", "c", "1"]))), Arrived::Reply(2));
         assert_eq!(arrive(&mut replies, &Value::Array(items(&["message", "c", "x"]))), Arrived::Reply(3));
-        // A cluster has moved a shard channel away, of which it was not asked to.
+        // A cluster has moved a shard channel away, without an UNSUBSCRIBE.
         assert_eq!(arrive(&mut replies, &Value::Push(items(&["sunsubscribe", "s", "0"]))), Arrived::Push);
         assert_eq!(arrive(&mut replies, &Value::Push(items(&["unsubscribe", "c", "0"]))), Arrived::Reply(4));
     }
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn before_a_subscription_an_array_is_an_answer() {
+    fn an_array_before_any_subscription_is_an_answer() {
         let mut replies = Replies::new();
         replies.ask(command(1, "LRANGE l 0 -1"));
         assert_eq!(arrive(&mut replies, &Value::Array(items(&["message", "c", "x"]))), Arrived::Reply(1));

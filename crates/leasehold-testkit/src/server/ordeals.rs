@@ -1,4 +1,4 @@
-//! What a server goes through beside being killed and frozen: a disk that is slow, one that is gone, and promotion.
+//! Other faults of a server, beside being killed and stopped: a slow disk, a lost disk, and promotion.
 
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -9,7 +9,7 @@ use crate::resp::Value;
 use crate::shim::Shim;
 
 impl RedisServer {
-    /// Makes every flush to its disk take so much longer from now on.
+    /// Makes every flush to its disk take this much longer from now on.
     ///
     /// # Panics
     /// If it was started without [`Builder::slow_fsync`](super::Builder::slow_fsync).
@@ -19,10 +19,10 @@ impl RedisServer {
         self.slow_fsync.as_ref().expect("a server started with `slow_fsync()`").set_micros(micros);
     }
 
-    /// Kills it if it runs, and starts it again without what it persisted: its disk was lost.
+    /// Kills it if it runs, and starts it again without its persisted data: its disk was lost.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[track_caller]
     pub fn restart_empty(&self) {
         self.kill();
@@ -38,17 +38,17 @@ impl RedisServer {
         self.restart();
     }
 
-    /// Makes a replica a primary of its own, which it stays over a restart. What its primary does from now on it misses.
+    /// Makes a replica an independent primary, which it stays over a restart. It gets nothing more from its old primary.
     ///
     /// # Panics
-    /// When it does not obey.
+    /// If it does not obey.
     #[track_caller]
     pub fn promote(&self) {
         self.is_promoted.store(true, Ordering::Relaxed);
         assert_eq!(self.command(&["REPLICAOF", "NO", "ONE"]), Value::Status("OK".into()));
     }
 
-    /// Whether it still follows a primary.
+    /// Returns whether it still follows a primary.
     pub(super) fn follows(&self) -> bool {
         self.settings.primary.is_some() && !self.is_promoted.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A server's process, and who ends it when the test cannot: see `server.rs`.
+//! A server's process, and the watchdog that ends it if the test cannot: see `server.rs`.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -43,13 +43,13 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The watchdog first: with the server gone its process id could soon be somebody else's.
+        // The watchdog first: once the server has ended, another process may get its process ID.
         end(&mut self.watchdog);
         end(&mut self.server);
     }
 }
 
-/// Kills a child and waits for it. One that has ended already is only waited for.
+/// Kills a child and waits for it. If the child has already ended, only waits for it.
 fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();

@@ -1,5 +1,5 @@
-//! A server that also speaks TLS, at a port of its own. The plain one stays open for the test's own eyes; whoever is under
-//! test gets the URL of the other.
+//! A server that also speaks TLS, at a second port. The plain port stays open for the test itself; the code under test
+//! gets the URL of the TLS port.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use crate::certificates::{Authority, Identity};
 use crate::port::{Port, free_port};
 use crate::resp::Value;
 
-/// What the server asks of those who connect by TLS.
+/// The requirement of the server for clients that connect by TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clients {
     /// Nothing.
     Anybody,
-    /// A certificate that the server's own authority has signed.
+    /// A certificate signed by the server's own authority.
     Certified,
 }
 
@@ -50,8 +50,8 @@ impl Tls {
 }
 
 impl Builder {
-    /// With a second port, for TLS: as whom it shows itself, who signs the clients that it lets in, and whether they need
-    /// to be signed at all.
+    /// Adds a second port for TLS, with the identity of the server, the authority that signs the accepted clients, and
+    /// whether clients need a certificate at all.
     #[must_use]
     pub fn tls(mut self, authority: &Authority, identity: &Identity, clients: Clients) -> Self {
         self.tls = Some(Tls { authority: authority.pem(), identity: identity.clone(), clients });
@@ -60,7 +60,7 @@ impl Builder {
 }
 
 impl RedisServer {
-    /// A server with TLS for `localhost` and `127.0.0.1`, of an authority of its own.
+    /// Starts a server with TLS for `localhost` and `127.0.0.1`, signed by an authority of its own.
     #[must_use]
     #[track_caller]
     pub fn start_tls() -> Self {
@@ -69,7 +69,7 @@ impl RedisServer {
         Self::builder().tls(&authority, &identity, Clients::Anybody).start()
     }
 
-    /// Its port for TLS.
+    /// Returns its port for TLS.
     ///
     /// # Panics
     /// If it was started without [`Builder::tls`].
@@ -79,7 +79,7 @@ impl RedisServer {
         self.tls_port.as_ref().expect("a server with TLS is started with `RedisServer::builder().tls(…)`").number()
     }
 
-    /// Its URL for TLS, which names its authority. `&` goes before what else is to be said.
+    /// Returns its URL for TLS, which names its authority. Further parameters follow after a `&`.
     #[must_use]
     #[track_caller]
     pub fn tls_url(&self) -> String {
@@ -87,18 +87,18 @@ impl RedisServer {
         format!("rediss://{password}localhost:{}?ca={}", self.tls_port(), self.authority().display())
     }
 
-    /// The file of its authority.
+    /// Returns the file of its authority.
     #[must_use]
     pub fn authority(&self) -> PathBuf {
         self.dir().join(AUTHORITY)
     }
 
-    /// Shows itself as somebody else from now on, to those who connect anew.
+    /// Presents another identity from now on, to new connections.
     #[track_caller]
     pub fn set_identity(&self, identity: &Identity) {
         fs::write(self.dir().join(CERTIFICATE), &identity.certificate).expect("our directory can be written");
         fs::write(self.dir().join(KEY), &identity.key).expect("our directory can be written");
-        let told = self.command(&["CONFIG", "SET", "tls-cert-file", CERTIFICATE, "tls-key-file", KEY]);
-        assert_eq!(told, Value::Status("OK".into()));
+        let reply = self.command(&["CONFIG", "SET", "tls-cert-file", CERTIFICATE, "tls-key-file", KEY]);
+        assert_eq!(reply, Value::Status("OK".into()));
     }
 }

@@ -1,4 +1,4 @@
-//! What a cell does: it takes what the call needs, makes the call, and tidies up.
+//! The rounds of a cell: an act prepares the call, makes it, and tidies up.
 
 use std::sync::mpsc;
 use std::thread;
@@ -16,20 +16,20 @@ use super::{Call, Cell, Weather};
 
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Another client of the store: it holds, releases, revokes and looks.
+/// Another client of the store: it holds, releases, revokes and inspects.
 #[derive(Clone)]
 pub(super) struct Rival(pub(super) blocking::Leasehold);
 
 impl Rival {
     fn holds(&self, name: &str) -> Result<blocking::Guard, String> {
-        let held = self.0.mutex(name).try_lock_for(SOON).map_err(|error| said("the rival's lock", &error))?;
+        let held = self.0.mutex(name).try_lock_for(SOON).map_err(|error| described("the rival's lock", &error))?;
         held.ok_or_else(|| "the lock was never free for the rival".into())
     }
 
     fn await_seen(&self, name: &str, seen: impl Fn(usize, bool) -> bool) -> Result<(), String> {
         let begun = Instant::now();
         loop {
-            let found = self.0.mutex(name).inspect().map_err(|error| said("the rival's inspect", &error))?;
+            let found = self.0.mutex(name).inspect().map_err(|error| described("the rival's inspect", &error))?;
             if seen(found.waiters, found.holder.is_some()) {
                 return Ok(());
             }
@@ -51,19 +51,19 @@ impl Rival {
 
     fn revokes(&self, name: &str) -> Result<(), String> {
         let mutex = self.0.mutex(name);
-        let seen = mutex.inspect().map_err(|error| said("the rival's inspect", &error))?;
+        let seen = mutex.inspect().map_err(|error| described("the rival's inspect", &error))?;
         let holder = seen.holder.ok_or("nobody holds what was granted")?;
-        mutex.revoke(&holder, Duration::ZERO).map(drop).map_err(|error| said("the rival's revoke", &error))
+        mutex.revoke(&holder, Duration::ZERO).map(drop).map_err(|error| described("the rival's revoke", &error))
     }
 }
 
-/// One round: how long the call took, and whether it did what it should.
+/// The result of one round: how long the call took, and whether it did what it should.
 pub(super) struct Round {
     pub(super) took: Duration,
     pub(super) wrong: Option<String>,
 }
 
-/// What every round of a cell has.
+/// The state that every round of a cell needs.
 pub(super) struct Act<'a> {
     pub(super) cell: Cell,
     pub(super) ground: &'a Ground,
@@ -73,7 +73,7 @@ pub(super) struct Act<'a> {
 }
 
 impl Call {
-    /// Whether it needs a guard of the client that is asked.
+    /// Whether it needs a guard of the client under test.
     pub(super) const fn needs_guard(self) -> bool {
         matches!(
             self,
@@ -97,7 +97,7 @@ impl Act<'_> {
         let held = match held {
             None if call.needs_guard() => {
                 let lock = self.lock();
-                Some(self.caller.wait(lock.lock()).map_err(|error| said("the lock before the call", &error))?)
+                Some(self.caller.wait(lock.lock()).map_err(|error| described("the lock before the call", &error))?)
             }
             held => held,
         };
@@ -156,7 +156,8 @@ impl Act<'_> {
             }
             Call::Revoke => {
                 let _held = guard()?;
-                let seen = self.ground.rival.0.mutex(self.name).inspect().map_err(|error| said("inspect", &error))?;
+                let seen =
+                    self.ground.rival.0.mutex(self.name).inspect().map_err(|error| described("inspect", &error))?;
                 let holder = seen.holder.ok_or("nobody holds")?;
                 self.timed(gate, self.lock().revoke(&holder), |end| match end {
                     Revoked::Within(_) => Ok(()),
@@ -184,7 +185,7 @@ impl Act<'_> {
         })
     }
 
-    /// Waits for the call here, and holds what it answers to what is expected.
+    /// Waits for the call on this thread, and compares its answer with the expected one.
     fn timed<T>(
         &self,
         gate: &Gate<'_>,
@@ -195,27 +196,27 @@ impl Act<'_> {
         let ended = self.caller.wait(call);
         let took = begun.elapsed();
         let wrong = match (ended, self.cell.weather) {
-            // Closing cannot have given back what nobody has confirmed.
+            // Closing cannot report a lease as released that the store has not confirmed.
             (Ok(_), Weather::Silent) if self.cell.call == Call::Close => None,
             (Ok(value), _) => expected(value).err(),
             (Err(error), Weather::Silent) if may_be_said(&error) => None,
-            (Err(error), _) => Some(said("an error", &error)),
+            (Err(error), _) => Some(described("an error", &error)),
         };
         Round { took, wrong }
     }
 
-    /// Counts from the end of the work.
+    /// Runs the call. The time counts from the end of the work.
     fn run(&self, gate: &Gate<'_>) -> Round {
         let mut ended = Instant::now();
         let done = self.caller.wait(self.lock().run(|| ended = gate.pass()));
-        let wrong = done.err().map(|error| said("an error", &error));
+        let wrong = done.err().map(|error| described("an error", &error));
         Round { took: ended.elapsed(), wrong }
     }
 
     fn released(&self, gate: &Gate<'_>, theirs: blocking::Guard) -> Result<Round, String> {
         thread::scope(|scope| {
             let releasing = scope.spawn(move || {
-                // Whatever becomes of it, the rival's guard goes: the call would wait for ever.
+                // In every case the rival's guard is released: the call would wait for ever.
                 let waits = self.ground.rival.await_waiter(self.name);
                 drop(theirs);
                 waits
@@ -248,7 +249,7 @@ impl Act<'_> {
         thread::scope(|scope| {
             let (revoke, is_to_revoke) = mpsc::channel::<()>();
             let revoking = scope.spawn(move || {
-                // An error: nobody waits any more.
+                // An error means that nobody waits any more.
                 let _ = is_to_revoke.recv();
                 self.ground.rival.revokes(self.name)
             });
@@ -277,11 +278,11 @@ fn busy(held: Option<Held>) -> Result<(), String> {
     }
 }
 
-/// What a call may say of a store that answers nothing.
+/// Whether a call may return this error when the store answers nothing.
 fn may_be_said(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Quorum)
 }
 
-fn said(what: &str, error: &Error) -> String {
+fn described(what: &str, error: &Error) -> String {
     format!("{what}: {:?}, {error}", error.kind())
 }

@@ -1,7 +1,7 @@
-//! What each call may take: the documented bound, and the slack of a machine that has other work.
+//! How long each call may take: the documented bound, and the slack of a machine that has other work.
 //!
-//! The documented bounds are those of the table *Time* on the crate's front page, and of the methods' own pages. With a
-//! store that answers most of them would hide a fault for seconds, so a healthy store has tighter ones, except where the
+//! The documented bounds are those of the table *Time* on the crate's front page, and of the methods' own pages. If the
+//! store answers, most of them would hide a fault for seconds. So a healthy store has tighter bounds, except where the
 //! caller blocks its own runtime.
 
 use std::time::Duration;
@@ -10,11 +10,12 @@ use super::{Call, Place, Weather};
 
 /// How much later than documented a thread of a busy machine may notice that its time is over.
 pub(super) const SLACK: Duration = Duration::from_millis(500);
-/// The longest that any call takes with a healthy store: a thousand times what it takes when nothing is in its way.
+/// The longest that any call may take with a healthy store: a thousand times the duration of an undisturbed call.
 const PROMPT: Duration = Duration::from_secs(1);
-/// The longest that the best of several later calls takes there. Well below every timeout and every poll of the client.
+/// The longest that the best of several later calls may take there. Well below every timeout and every poll of the
+/// client.
 const AGAIN: Duration = Duration::from_millis(100);
-/// How long `try_lock_for` is told to wait.
+/// The time limit given to `try_lock_for`.
 pub(super) const WAIT: Duration = Duration::from_millis(50);
 /// The lease of a guard that is released.
 const RELEASED: Duration = Duration::from_secs(2);
@@ -23,20 +24,20 @@ const HELD: Duration = Duration::from_secs(30);
 
 const ANSWER: Duration = Duration::from_secs(2);
 const FIVE: Duration = Duration::from_secs(5);
-/// A `lock` whose request found no answer asks again after this time: the request has 2 s, and then the ping that its
+/// After this time a `lock` whose request got no answer sends it again: the request has 2 s, and then the ping that its
 /// connection has to answer has 2 s.
 const ASKED_AGAIN: Duration = Duration::from_secs(4);
 /// A store that is back is tried within 1 s, and then the connection is made.
 const BACK: Duration = Duration::from_secs(2);
 
-/// What a cell may take.
+/// The bounds of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// What is documented.
+    /// The documented bound.
     pub documented: Duration,
-    /// What the first call may take, slack included.
+    /// How long the first call may take, slack included.
     pub first: Duration,
-    /// What the best of the later calls may take.
+    /// How long the best of the later calls may take.
     pub again: Duration,
 }
 
@@ -47,7 +48,7 @@ impl Bound {
     }
 }
 
-/// What this call may take, there and then; `None` where it has no meaning.
+/// Returns the bound of this call in this place and weather; `None` for a combination without meaning.
 #[must_use]
 pub fn bound(call: Call, place: Place, weather: Weather) -> Option<Bound> {
     match weather {
@@ -63,8 +64,8 @@ pub fn bound(call: Call, place: Place, weather: Weather) -> Option<Bound> {
     }
 }
 
-/// What is documented for a store that answers nothing. `lock` never gives up, and goes on when the store is back: its
-/// time counts from then.
+/// Returns the documented bound for a store that answers nothing. `lock` never gives up, and goes on when the store is
+/// back: its time counts from then.
 #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 fn silent(call: Call) -> Option<Duration> {
     match call {
@@ -73,7 +74,7 @@ fn silent(call: Call) -> Option<Duration> {
         Call::TryLock | Call::DropThenTry | Call::Inspect | Call::Revoke | Call::Names => Some(ANSWER),
         Call::TryLockFor => Some(WAIT + Duration::from_millis(500)),
         Call::Release => Some(RELEASED + ANSWER),
-        // Somebody else has to hold, to release or to revoke, and cannot.
+        // Another client has to hold, to release or to revoke, and cannot.
         Call::LockReleased
         | Call::TryLockHeld
         | Call::TryLockForHeld
@@ -83,7 +84,7 @@ fn silent(call: Call) -> Option<Duration> {
     }
 }
 
-/// What is documented, where that is no more than for a silent store.
+/// Returns the documented bound, where that is no more than for a silent store.
 #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 const fn healthy(call: Call) -> Duration {
     match call {
@@ -94,12 +95,12 @@ const fn healthy(call: Call) -> Duration {
             WAIT.saturating_add(Duration::from_millis(500))
         }
         Call::Release => RELEASED.saturating_add(ANSWER),
-        // At once, by the client's own thread: the caller's runtime has no part in it.
+        // The client's own thread does it at once: the caller's runtime has no part in it.
         Call::Lost | Call::LockOrCancel => SLACK,
     }
 }
 
-/// How long the call waits by its nature.
+/// Returns how long the call waits by its nature.
 const fn wait(call: Call) -> Duration {
     match call {
         Call::TryLockForHeld | Call::FullLeaseHeld => WAIT,
@@ -107,7 +108,7 @@ const fn wait(call: Call) -> Duration {
     }
 }
 
-/// The lease that a call's guard has. A release that finds no answer takes as long as the lease.
+/// Returns the lease of a call's guard. A release that gets no answer takes as long as the lease.
 pub(super) const fn lease(call: Call) -> Duration {
     match call {
         Call::Release => RELEASED,
@@ -115,9 +116,9 @@ pub(super) const fn lease(call: Call) -> Duration {
     }
 }
 
-/// The documented bound, as the table shows it.
+/// Returns the documented bound as the table shows it.
 #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
-pub(super) const fn told(call: Call, weather: Weather) -> &'static str {
+pub(super) const fn documented(call: Call, weather: Weather) -> &'static str {
     match (call, weather) {
         (Call::Connect | Call::Run | Call::Close, _) => "5 s",
         (Call::Lock, Weather::Silent) => "2 s after the store is back",

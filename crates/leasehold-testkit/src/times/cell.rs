@@ -1,4 +1,4 @@
-//! A cell, on threads of its own.
+//! A cell, which runs on threads of its own.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::playing::{Event, Gate, Playing, SOON, Wire};
 use super::{Call, Face, Flavor, Place, Weather};
 use crate::conformance::{Backend, HandOver};
 
-/// How many later calls there are, behind the first one.
+/// How many later calls follow the first one.
 const AGAIN: usize = 5;
 
 /// One cell of the table.
@@ -20,17 +20,17 @@ const AGAIN: usize = 5;
 pub struct Cell {
     /// Whether the store answers.
     pub weather: Weather,
-    /// Which call.
+    /// The call.
     pub call: Call,
-    /// By which face.
+    /// The face that makes it.
     pub face: Face,
-    /// What kind of runtime connected.
+    /// The kind of runtime that connected.
     pub flavor: Flavor,
-    /// Where it is made.
+    /// Where the call is made.
     pub place: Place,
 }
 
-/// The store that cells share.
+/// The store that the cells share.
 #[derive(Clone)]
 pub(crate) struct Ground {
     url: String,
@@ -39,7 +39,7 @@ pub(crate) struct Ground {
 }
 
 impl Cell {
-    /// Every cell that means something on this store.
+    /// Returns every cell that has a meaning on this store.
     pub fn all(backend: Backend) -> Vec<Self> {
         let mut cells = Vec::new();
         for &weather in Weather::ALL {
@@ -55,40 +55,40 @@ impl Cell {
         cells
     }
 
-    /// Whether there is such a call there, and its flavor makes a difference.
+    /// Whether this call exists there, and its flavor makes a difference.
     fn is_meant(self, backend: Backend) -> bool {
         let Self { weather, call, face, flavor, place } = self;
         let is_first_flavor = flavor == Flavor::CurrentThread;
         match (call, face) {
-            // Nothing connected before it.
+            // No runtime has connected before it.
             (Call::Connect, _) if !is_first_flavor || place.needs_connected() => return false,
-            // A task drops its future.
+            // A task is canceled by dropping its future.
             (Call::LockOrCancel, Face::Tasks) => return false,
-            // It has no task in the runtime that connects.
+            // A blocking client has no task in the runtime that connects.
             (_, Face::Threads) if !is_first_flavor => return false,
             _ => {}
         }
         match weather {
             Weather::Healthy => true,
-            // What is in this process is never silent.
+            // A store in this process is never silent.
             Weather::Silent => backend != Backend::Memory && self.bound().is_some(),
         }
     }
 
-    /// What it may take.
+    /// Returns its bound.
     #[must_use]
     pub fn bound(self) -> Option<Bound> {
         bound(self.call, self.place, self.weather)
     }
 
-    /// Begins to play it on a store, under a name that nobody else uses.
+    /// Begins to play it on a store, under a name that no other cell uses.
     pub(super) fn begin(self, ground: &Ground, name: String) -> Playing {
         let bound = self.bound().expect("a cell that means something");
         let ground = ground.clone();
         Playing::begin(bound, move |wire| self.play(&ground, &name, wire))
     }
 
-    /// On the thread that calls.
+    /// Plays it on the calling thread.
     fn play(self, ground: &Ground, name: &str, wire: &Wire) {
         let runtime = self.flavor.build();
         let (client, held) = match runtime.block_on(self.prepare(ground, name)) {
@@ -111,7 +111,7 @@ impl Cell {
         wire.say(Event::Ended);
     }
 
-    /// In the runtime that connects: the client, with all that it keeps for its calls, and its guard.
+    /// Creates the client, with everything that it keeps for its calls, and its guard, in the runtime that connects.
     async fn prepare(self, ground: &Ground, name: &str) -> Result<(Option<Client>, Option<Held>), Error> {
         if self.call == Call::Connect {
             return Ok((None, None));
@@ -145,7 +145,7 @@ impl Cell {
 }
 
 impl Place {
-    /// Whether it is about a runtime that connected before the call.
+    /// Whether it needs a runtime that connected before the call.
     pub(super) const fn needs_connected(self) -> bool {
         match self {
             Self::OwnIdle | Self::OwnBlocked | Self::NoRuntime => false,
@@ -159,7 +159,7 @@ impl Place {
 
 impl Ground {
     /// # Panics
-    /// When the store is not there.
+    /// If the store cannot be reached.
     pub(crate) fn new(url: &str, hand_over: HandOver) -> Self {
         let rival = Rival(blocking::Leasehold::connect(url).expect("the store is there"));
         Self { url: url.to_owned(), hand_over, rival }

@@ -1,4 +1,4 @@
-//! The runtimes around a call: the one that connected, and what the caller stands in.
+//! The runtimes around a call: the runtime that connected, and the surroundings of the caller.
 
 use std::pin::pin;
 use std::sync::mpsc;
@@ -9,23 +9,23 @@ use tokio::sync::oneshot;
 
 use super::{Flavor, Place};
 
-/// The runtime that connected, from then on.
+/// The state of the runtime that connected, after it connected.
 pub(super) enum Connecting {
-    /// A thread polls it until told to stop.
+    /// A thread polls it until it gets a stop signal.
     Polled { stop: oneshot::Sender<()>, thread: JoinHandle<()> },
-    /// Nobody polls it: its only worker, if it has one, is stuck in a task until this sender goes.
+    /// Nobody polls it: its only worker, if it has one, is stuck in a task until this sender is dropped.
     Blocked { runtime: Runtime, _worker: mpsc::Sender<()> },
     /// It was dropped.
     Gone,
 }
 
-/// What the caller stands in.
+/// The surroundings of the caller.
 pub(super) enum Caller {
     /// A runtime that polls the call.
     Own(Runtime),
-    /// A runtime that was entered, and that nobody polls.
+    /// A runtime that the thread has entered, and that nobody polls.
     Entered { handle: Handle, _kept: Option<Runtime> },
-    /// None.
+    /// No runtime.
     Nothing,
 }
 
@@ -40,7 +40,7 @@ impl Flavor {
 }
 
 impl Connecting {
-    /// What becomes of the runtime that connected, and what the caller stands in.
+    /// Turns the connected runtime into the surroundings that this place requires.
     #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
     pub(super) fn then(runtime: Runtime, flavor: Flavor, place: Place) -> (Self, Caller) {
         let own = || Flavor::CurrentThread.build();
@@ -60,7 +60,7 @@ impl Connecting {
 
     fn polled(runtime: Runtime) -> Self {
         let (stop, stopped) = oneshot::channel();
-        // A sender that is dropped says the same.
+        // A dropped sender is the same signal.
         let poll = move || drop(runtime.block_on(stopped));
         let thread = thread::Builder::new().name("polled".into()).spawn(poll).expect("a thread");
         Self::Polled { stop, thread }
@@ -72,10 +72,10 @@ impl Connecting {
             let (tell, is_stuck) = mpsc::channel::<()>();
             drop(runtime.spawn(async move {
                 drop(tell);
-                // An error: the sender has gone, which is what it waits for.
+                // The only result is an error: the sender was dropped, which ends the block.
                 let _ = stuck.recv();
             }));
-            // The only message is that the sender has gone.
+            // The only event is that the sender was dropped.
             let _ = is_stuck.recv();
         }
         Self::Blocked { runtime, _worker: worker }
@@ -86,7 +86,7 @@ impl Connecting {
         Self::Gone
     }
 
-    /// Goes, whatever runs there.
+    /// Ends the runtime, whatever runs there.
     pub(super) fn end(self) {
         match self {
             Self::Polled { stop, thread } => {
@@ -107,7 +107,7 @@ impl Caller {
         Self::Entered { handle: runtime.handle().clone(), _kept: Some(runtime) }
     }
 
-    /// Waits for the future here.
+    /// Waits for the future on this thread.
     pub(super) fn wait<F: Future>(&self, future: F) -> F::Output {
         match self {
             Self::Own(runtime) => runtime.block_on(future),

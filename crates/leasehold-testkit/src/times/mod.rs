@@ -1,28 +1,28 @@
-//! How long each public call takes, and what it may take: a table of calls × places × stores.
+//! How long each public call takes, and how long it may take: a table of calls × places × stores.
 //!
-//! The crate's front page gives a bound for every call in the table *Time*. A bound holds wherever the call is made from,
-//! and whatever became of the runtime in which the client was connected. Nobody notices a call that breaks its bound
-//! there, unless a test makes that call in that place. So the cells here are the product of enums, like those of the
-//! conformance suite: a new call, place or store does not compile until somebody has given its bound.
+//! The crate's front page gives a bound for every call in the table *Time*. A bound holds wherever the call is made, and
+//! whatever happened to the runtime in which the client was connected. Nobody notices a call that breaks its bound in one
+//! of these places, unless a test makes that call there. So the cells here are the product of enums, like those of the
+//! conformance suite: a new call, place or store does not compile until its bound is given.
 //!
-//! | part | says |
+//! | part | content |
 //! |---|---|
-//! | [`Call`] | each public call, and the state of the lock that it finds |
-//! | [`Place`] | what the caller stands in, and what became of the runtime that connected |
-//! | [`Flavor`] | what kind of runtime connected |
+//! | [`Call`] | each public call, and the state of the lock before it |
+//! | [`Place`] | the surroundings of the caller, and the state of the runtime that connected |
+//! | [`Flavor`] | the kind of runtime that connected |
 //! | [`Weather`] | whether the store answers |
 //! | `bounds` | the documented bound of each cell, and the slack of a machine that has other work |
 //! | `homes` | the runtimes around a call |
-//! | `party` | a client by either face |
-//! | `acts` | prepares a call, makes it, and tidies up behind it |
+//! | `party` | a client of either face |
+//! | `acts` | prepares a call, makes it, and tidies up after it |
 //! | `cell` | a cell: it connects, and plays its rounds |
 //! | `playing` | a cell on a thread of its own, with a hard limit: a call that hangs does not hang the table |
 //! | `table` | all cells of a store, and their Markdown |
 //!
-//! A healthy store is asked for each call six times in one place. The first call may find that a connection has to be
-//! opened anew. The best of the other five shows what every later call costs, on a machine that is busy as well.
+//! Each call is made six times in one place on a healthy store. The first call may have to open a new connection. The
+//! best of the other five shows the duration of every later call, also on a busy machine.
 //!
-//! A store is silent while its server is stopped (SIGSTOP), or while somebody else has the directory's turn.
+//! A store is silent while its server is stopped (SIGSTOP), or while another client keeps the directory locked.
 
 mod acts;
 mod bounds;
@@ -43,7 +43,7 @@ pub(crate) use table::play;
 pub use table::{Share, Table, measure};
 
 dimension! {
-    /// A public call, and what it finds.
+    /// A public call, and the state of the lock before it.
     Call {
         /// `Leasehold::connect`
         Connect,
@@ -59,7 +59,7 @@ dimension! {
         TryLockFor,
         /// `Mutex::try_lock_for` of a lock that another client holds.
         TryLockForHeld,
-        /// The same of `Mutex::full_lease`.
+        /// As before, with `Mutex::full_lease`.
         FullLeaseHeld,
         /// `Mutex::lock_or_cancel` of a lock that another client holds, from the moment of the cancel.
         LockOrCancel,
@@ -83,7 +83,7 @@ dimension! {
 }
 
 dimension! {
-    /// Where a call is made, and what became of the runtime in which the client was connected and took its guard.
+    /// Where a call is made, and the state of the runtime in which the client was connected and took its guard.
     Place {
         /// In a second runtime, which polls the call. The first one is polled as well.
         OwnIdle,
@@ -103,7 +103,7 @@ dimension! {
 }
 
 dimension! {
-    /// What kind of runtime connected.
+    /// The kind of runtime that connected.
     Flavor {
         /// `new_current_thread`, on a thread of its own.
         CurrentThread,
@@ -115,7 +115,7 @@ dimension! {
 dimension! {
     /// Whether the store answers.
     Weather {
-        /// It does.
+        /// It answers.
         Healthy,
         /// It answers nothing from right before the call.
         Silent,
@@ -161,7 +161,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Whether the runtime that the caller stands in is polled by nobody.
+    /// Returns whether nobody polls the runtime that the caller stands in.
     #[must_use]
     pub const fn is_own_blocked(self) -> bool {
         match self {

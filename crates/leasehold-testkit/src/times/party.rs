@@ -1,4 +1,5 @@
-//! A client by either face, for whoever waits without a runtime: what a thread calls blocks it, and is ready then.
+//! A client of either face, for callers that wait without a runtime. A blocking call blocks its thread, and its future is
+//! ready then.
 
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ impl Lock {
         }
     }
 
-    /// Tasks drop their future for that.
+    /// Tasks drop their future instead.
     pub(super) fn lock_or_cancel(&self, canceller: &Canceller) -> Result<Option<Held>, Error> {
         match self {
             Self::Tasks(_) => unreachable!("no cell asks for it"),
@@ -112,7 +113,7 @@ impl Held {
         }
     }
 
-    /// Waits for the loss. A thread has to say for how long.
+    /// Waits for the loss. A thread has to give a time limit.
     pub(super) async fn lost(&self, at_most: Duration) -> Option<Lost> {
         match self {
             Self::Tasks(guard) => Some(guard.lost().await),

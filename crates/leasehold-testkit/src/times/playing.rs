@@ -1,6 +1,6 @@
-//! A cell that is being played on a thread of its own, and who waits for it.
+//! A cell that is being played on a thread of its own, and the thread that waits for it.
 //!
-//! A call that hangs takes its thread with it. Whoever waits gives it up after a limit, and says so.
+//! A call that hangs takes its thread with it. The waiting thread gives up after a limit, and records that.
 
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use super::bounds::Bound;
 
-/// How long anything may take that is not measured.
+/// How long anything that is not measured may take.
 pub(super) const SOON: Duration = Duration::from_secs(30);
-/// How much later than its documented bound a call is given up.
+/// How long after its documented bound a call is given up.
 const HANGS: Duration = Duration::from_secs(5);
 
 /// How long a call took, and what was wrong with it.
@@ -20,11 +20,11 @@ pub struct Measured {
     pub first: Option<Duration>,
     /// The best of the later ones.
     pub again: Option<Duration>,
-    /// What was wrong.
+    /// The first defect found.
     pub wrong: Option<String>,
 }
 
-/// What a cell says of itself.
+/// An event of a cell.
 pub(super) enum Event {
     /// The call is about to be made.
     Ready,
@@ -37,18 +37,18 @@ pub(super) enum Event {
     Ended,
 }
 
-/// The cell's way to whoever waits for it. An error on it means that nobody does any more.
+/// The channel from a cell to the thread that waits for it. An error on it means that the thread waits no more.
 pub(super) struct Wire {
     events: Sender<Event>,
     go: Receiver<()>,
     done: Receiver<()>,
 }
 
-/// What stands right before a call.
+/// A gate right before a call.
 pub(super) enum Gate<'a> {
-    /// The first call waits here until the store has fallen silent.
+    /// The first call waits here until the store is silent.
     First(&'a Wire),
-    /// Later calls wait for nobody.
+    /// Later calls do not wait.
     Later,
 }
 
@@ -64,7 +64,7 @@ impl Wire {
 }
 
 impl Gate<'_> {
-    /// Waits until the call may begin, and answers when that is.
+    /// Waits until the call may begin, and returns that moment.
     pub(super) fn pass(&self) -> Instant {
         if let Self::First(wire) = self {
             wire.say(Event::Ready);
@@ -118,7 +118,7 @@ impl Playing {
         }
     }
 
-    /// Waits for the calls behind the first one, and for the end.
+    /// Waits for the later calls, and for the end.
     pub(super) fn rest(&mut self) {
         let _ = self.done.send(());
         while let Some(event) = self.next(self.limit + SOON, "end") {
@@ -133,17 +133,17 @@ impl Playing {
         }
     }
 
-    /// Notes what was wrong, if it is the first thing.
+    /// Records a defect, unless there is one already.
     pub(super) fn wrong(&mut self, wrong: String) {
         self.measured.wrong.get_or_insert(wrong);
     }
 
-    /// Takes off what the first call had to wait for by its nature.
+    /// Subtracts the time that the first call had to wait by its nature.
     pub(super) fn take_off(&mut self, waited: Duration) {
         self.measured.first = self.measured.first.map(|took| took.saturating_sub(waited));
     }
 
-    /// Holds what was measured to the bound.
+    /// Compares the measurements with the bound.
     pub(super) fn judged(mut self) -> Measured {
         let Bound { first, again, .. } = self.bound;
         if let Some(took) = self.measured.first.filter(|took| *took > first) {
@@ -155,7 +155,7 @@ impl Playing {
         self.measured
     }
 
-    /// The next event, if one comes in time. Behind what is wrong nothing is of interest.
+    /// Returns the next event, if it comes in time. After a defect no event matters.
     fn next(&mut self, within: Duration, awaited: &str) -> Option<Event> {
         if self.measured.wrong.is_some() {
             return None;
@@ -177,7 +177,7 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
     const BOUND: Bound = Bound { documented: MS, first: Duration::from_secs(1), again: Duration::from_millis(100) };
 
-    /// What is measured of a cell that answers like this.
+    /// Returns the measurements of a cell that plays this.
     fn measured(play: impl FnOnce(&Wire) + Send + 'static) -> Measured {
         measured_within(SOON, play)
     }

@@ -1,4 +1,4 @@
-//! All cells of a store, and how they are shown.
+//! All cells of a store, and their presentation.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -22,24 +22,24 @@ dimension! {
     Share {
         /// All of it.
         Whole,
-        /// One kind of runtime that connects, and of a silent store the blocking calls in one place.
+        /// One kind of runtime that connects, and on a silent store the blocking calls in one place.
         Quick,
     }
 }
 
-/// What was measured on one store.
+/// The measurements on one store.
 #[derive(Clone, Debug)]
 pub struct Table {
-    /// Which store.
+    /// The store.
     pub backend: Backend,
     /// Every cell that was played.
     pub cells: BTreeMap<Cell, Measured>,
 }
 
-/// Measures a store of this kind, which it starts, in these weathers.
+/// Starts a store of this kind, and measures it in these weathers.
 ///
 /// # Panics
-/// When the store does not start.
+/// If the store does not start.
 #[must_use]
 pub fn measure(backend: Backend, share: Share, weathers: &[Weather]) -> Table {
     let runtime = Flavor::OneWorker.build();
@@ -53,7 +53,7 @@ pub fn measure(backend: Backend, share: Share, weathers: &[Weather]) -> Table {
     Table { backend, cells: measured }
 }
 
-/// Plays one cell on a healthy store, with a name that nobody else uses.
+/// Plays one cell on a healthy store, with a name that no other cell uses.
 pub(crate) fn play(cell: Cell, ground: &Ground, name: String) -> Measured {
     let mut playing = cell.begin(ground, name);
     playing.ready();
@@ -79,7 +79,7 @@ fn in_good_weather(cells: Vec<Cell>, ground: &Ground) -> BTreeMap<Cell, Measured
     done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All of them at once: they wait for most of the time.
+/// Plays all of them at once: they wait for most of the time.
 fn in_silence(cells: Vec<Cell>, ground: &Ground, running: &Running) -> BTreeMap<Cell, Measured> {
     if cells.is_empty() {
         return BTreeMap::new();
@@ -124,7 +124,7 @@ impl Share {
 }
 
 impl Table {
-    /// What broke its bound, or was wrong otherwise.
+    /// Returns the cells that broke their bound, or failed otherwise.
     #[must_use]
     pub fn failures(&self) -> Vec<String> {
         let failure = |(cell, measured): (&Cell, &Measured)| {
@@ -161,7 +161,7 @@ impl fmt::Display for Table {
             for (call, face, flavor) in rows {
                 let by = if face == Face::Tasks { "a task" } else { "a thread" };
                 let kind = if flavor == Flavor::CurrentThread { "current_thread" } else { "multi_thread" };
-                write!(f, "| {call} | {by} | {kind} | {} |", bounds::told(call, weather))?;
+                write!(f, "| {call} | {by} | {kind} | {} |", bounds::documented(call, weather))?;
                 for &place in Place::ALL {
                     let cell = Cell { weather, call, face, flavor, place };
                     write!(f, " {} |", self.cells.get(&cell).map_or("—".into(), shown))?;
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!(table.failures(), ["Redis/Healthy/Release/Tasks/CurrentThread/NoRuntime: slow"]);
     }
 
-    /// Every call is measured in every place on every store, but for those few that mean nothing there.
+    /// Every call is measured in every place on every store, except for the few that have no meaning there.
     #[test]
     fn no_cell_is_missing() {
         for &backend in Backend::ALL {

@@ -1,4 +1,4 @@
-//! The checks: functions of text. Each has a test that shows it failing.
+//! The checks: functions of text. Each has a test in which it fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,9 +6,9 @@ use crate::tree::Kind;
 
 /// Lines of a source file.
 pub(crate) const FILE_LINES: usize = 400;
-/// Characters of a line of code: rustfmt's, which does not see strings.
+/// Characters of a line of code: the limit of rustfmt, which ignores strings.
 const CODE_WIDTH: usize = 120;
-/// Characters of a comment: nobody breaks a sentence for the last of a word.
+/// Characters of a comment: a sentence may end a little later than code.
 const PROSE_WIDTH: usize = 124;
 
 /// Complaints, each with its line.
@@ -19,13 +19,13 @@ fn in_lines(text: &str, complain: impl Fn(&str) -> Option<String>) -> Found {
     lines.filter_map(|(at, line)| Some((at + 1, complain(line)?))).collect()
 }
 
-/// Too long a file; or one that is allowed to be, and is not.
+/// A file that is too long, or an exception that is not needed.
 pub(crate) fn length(text: &str, allowed: Option<usize>) -> Option<String> {
     let lines = text.lines().count();
     match allowed {
-        None if lines > FILE_LINES => Some(format!("{lines} lines are more than {FILE_LINES}: take it apart")),
+        None if lines > FILE_LINES => Some(format!("{lines} lines are more than {FILE_LINES}: split it")),
         Some(most) if lines > most => Some(format!("{lines} lines are more than even the {most} that it may have")),
-        Some(_) if lines <= FILE_LINES => Some(format!("{lines} lines are few enough: it is no exception any more")),
+        Some(_) if lines <= FILE_LINES => Some(format!("{lines} lines are few enough: remove the exception")),
         _ => None,
     }
 }
@@ -48,9 +48,9 @@ pub(crate) fn tabs(text: &str) -> Found {
     in_lines(text, |line| line.contains('\t').then(|| "it has a tab".into()))
 }
 
-/// What says of itself that it is not done, or that it is for today only.
+/// Markers of unfinished work and of debugging.
 pub(crate) fn unfinished(text: &str) -> Found {
-    // In pieces: these lines are looked at as well.
+    // In pieces, because this check reads these lines as well.
     const MACROS: [&str; 3] = [concat!("todo", "!"), concat!("unimplemented", "!"), concat!("dbg", "!")];
     in_lines(text, |line| {
         let found = MACROS.iter().find(|name| {
@@ -65,11 +65,11 @@ pub(crate) fn ignored(text: &str) -> Found {
     in_lines(text, |line| {
         let reason = line.trim_start().strip_prefix(concat!("#[", "ignore"))?;
         let has_one = reason.strip_prefix(" = \"").is_some_and(|reason| !reason.starts_with('"'));
-        (!has_one).then(|| "it is ignored and does not say why".into())
+        (!has_one).then(|| "it is ignored without a reason".into())
     })
 }
 
-/// Links of a page to files of the repository that are not there.
+/// Links of a page to files that the repository does not have.
 pub(crate) fn dead_links(page: &str, text: &str, exists: impl Fn(&str) -> bool) -> Found {
     let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
     let mut found = Found::new();
@@ -95,7 +95,7 @@ pub(crate) fn dead_links(page: &str, text: &str, exists: impl Fn(&str) -> bool) 
     found
 }
 
-/// Names of files between backticks, in pages and comments, that no file has.
+/// Names of files between backticks, in pages and comments, that do not exist.
 pub(crate) fn lost_names(text: &str, kind: Kind, exists: impl Fn(&str) -> bool) -> Found {
     const ENDS: [&str; 4] = [".rs", ".lua", ".md", ".toml"];
     let mut found = Found::new();
@@ -118,7 +118,7 @@ pub(crate) fn rules_of(page: &str) -> BTreeSet<u8> {
     page.lines().filter_map(|line| rules_in(line.strip_prefix("**")?).first().copied()).collect()
 }
 
-/// Rules that are named and have no text.
+/// Rules that are named and not defined.
 pub(crate) fn unknown_rules(text: &str, known: &BTreeSet<u8>) -> Found {
     in_lines(text, |line| {
         let unknown = rules_in(line).into_iter().find(|rule| !known.contains(rule))?;
@@ -126,7 +126,7 @@ pub(crate) fn unknown_rules(text: &str, known: &BTreeSet<u8>) -> Found {
     })
 }
 
-/// The rules that a line names, as words of their own. There are numbers for thirty.
+/// The rules that a line names, as separate words. At most thirty rules are possible.
 fn rules_in(line: &str) -> Vec<u8> {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     let mut rules = Vec::new();
@@ -140,8 +140,8 @@ fn rules_in(line: &str) -> Vec<u8> {
     rules
 }
 
-/// Tests that a page says to be what plays a bug again, and that nobody can find: cells `` `crate target module::test` ``,
-/// where the target is one of `tests/`, or `lib`. The first is how many such cells there are.
+/// Tests that a page lists as the reproduction of a bug, and that do not exist: cells `` `crate target module::test` ``,
+/// where the target is one of `tests/`, or `lib`. Also returns the number of such cells.
 pub(crate) fn lost_tests(page: &str, exists: impl Fn(&str, &str) -> bool) -> (usize, Found) {
     let mut cells = 0;
     let mut found = Found::new();
@@ -175,7 +175,7 @@ pub(crate) fn marks_in(text: &str) -> BTreeSet<&str> {
     text.split("Mark::").skip(1).filter_map(|rest| rest.split(is_end).next()).collect()
 }
 
-/// Dependencies of the workspace, other than its own crates, that the table of reasons does not have.
+/// Dependencies of the workspace, other than its own crates, that the table of reasons lacks.
 pub(crate) fn without_reason(manifest: &str, design: &str) -> Vec<String> {
     let mut names = Vec::new();
     let mut is_listing = false;
@@ -192,14 +192,14 @@ pub(crate) fn without_reason(manifest: &str, design: &str) -> Vec<String> {
     names.into_iter().filter(|name| !reasons.contains(name)).map(str::to_owned).collect()
 }
 
-/// The rows of the table of flaws: flaw, and where the test is that must notice it.
+/// The rows of the table of flaws: each flaw, and the test that must detect it.
 pub(crate) fn flaws(table: &str) -> BTreeMap<&str, String> {
     let rows = table.lines().filter(|line| !line.starts_with('#'));
     let words = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
     words.filter_map(|row| Some((*row.get(1)?, format!("{}::{}", row.get(3)?, row.get(4)?)))).collect()
 }
 
-/// The flaws that code has: variants of `Mutant`, and patches of scripts.
+/// The flaws in the code: variants of `Mutant`, and patches of scripts.
 pub(crate) fn flaws_in(text: &str) -> BTreeSet<&str> {
     let variants = text.split_once("pub enum Mutant {").map_or("", |(_, rest)| rest.split('}').next().unwrap_or(""));
     let variants = variants.lines().filter_map(|line| line.trim().strip_suffix(',')).filter(|name| *name != "None");
@@ -207,20 +207,20 @@ pub(crate) fn flaws_in(text: &str) -> BTreeSet<&str> {
     variants.chain(patches).collect()
 }
 
-/// Rows of a page's table whose second cell names flaws, and whose third does not name just the tests that notice them.
+/// Rows of a page's table whose second cell names flaws, and whose third cell differs from the tests that detect them.
 pub(crate) fn untrue_rows(page: &str, flaws: &BTreeMap<&str, String>) -> Found {
     in_lines(page, |line| {
         let mut cells = line.strip_prefix("| ")?.split(" | ").skip(1);
-        let (named, told) = (quoted(cells.next()?), quoted(cells.next()?));
+        let (named, listed) = (quoted(cells.next()?), quoted(cells.next()?));
         if let Some(unknown) = named.iter().find(|flaw| !flaws.contains_key(**flaw)) {
             return Some(format!("{unknown} is no row of scripts/mutants.txt"));
         }
         let tests: BTreeSet<&str> = named.iter().map(|flaw| flaws[*flaw].as_str()).collect();
-        (!named.is_empty() && tests != told).then(|| format!("{named:?} are noticed by {tests:?}"))
+        (!named.is_empty() && tests != listed).then(|| format!("{named:?} are detected by {tests:?}"))
     })
 }
 
-/// What stands between backquotes.
+/// Returns the texts between backquotes.
 fn quoted(cell: &str) -> BTreeSet<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flaws_and_who_notices_them() {
+    fn flaws_and_the_tests_that_detect_them() {
         let flaws = flaws("# rule flaw …\nP1   P1X  a-crate rules one\nP2   lua-y  a-crate faults two::three\n");
         assert_eq!(flaws, [("P1X", "rules::one".into()), ("lua-y", "faults::two::three".into())].into());
         assert_eq!(flaws_in("pub enum Mutant {\n    /// No flaw.\n    None,\n    P1X,\n}\n"), ["P1X"].into());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_behind() {
+    fn unfinished_work() {
         let text = ["let x = ", "(", "    my_", "_of(), ", "[test]"];
         let [a, b, c, d, e] = text;
         let text = format!("{a}{}!{b}\n{c}{}!\n{}!{d}\n{e}", "todo", "todo", "dbg");
@@ -282,14 +282,14 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_nobody_runs() {
+    fn ignored_tests_without_a_reason() {
         let word = concat!("#[", "ignore");
         let text = format!("{word}]\n    {word} = \"\"]\n{word} = \"started by others\"]\n// no attribute");
         assert_eq!(lines(&ignored(&text)), [1, 2]);
     }
 
     #[test]
-    fn links_that_lead_nowhere() {
+    fn dead_links_are_found() {
         let exists = |path: &str| ["README.md", "docs/A.md"].contains(&path);
         let page = "[a](A.md) [b](../README.md#part)\n[c](B.md)\n[d](https://b.example/x) [e](#here)\n[f](../A.md)";
         assert_eq!(lines(&dead_links("docs/P.md", page, exists)), [2, 4]);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_what_is_gone() {
+    fn names_of_missing_files() {
         let exists = |name: &str| name == "a.rs";
         let text = "`a.rs` and `b.rs`\n// `x.lua:3` `.lua` `*.rs`\n// see `c.lua`, `a.rs`\nlet b = `d.rs`;";
         assert_eq!(lines(&lost_names(text, Kind::Rust, exists)), [3]);
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_are_gone() {
+    fn missing_tests() {
         let exists = |folder: &str, test: &str| folder == "crates/a/tests/b" && test == "c";
         let page = "| what | how | test |\n|---|---|---|\n| x | read | `a b m::c` |\n| y | sim | `a b c` |\n\
                     | z | sim | `a b d` |\n| z | sim | `a e c` |\n| z | sim | abc |\n`a b f`\n";

@@ -1,5 +1,5 @@
-//! The checks that no linter has: long files, names of files that do not exist, rules without a text, dependencies
-//! without a reason, circles of imports.
+//! Checks that no linter has: long files, names of files that do not exist, rules without a text, dependencies without a
+//! reason, circles of imports.
 //!
 //! A check is a function of text (`checks.rs`, `modules.rs`), with tests which show that it can fail. Here each check
 //! is applied to the whole repository. An exception is listed with its reason. An exception that is no longer needed
@@ -26,7 +26,7 @@ const LONG_LINES: &[(&str, usize, &str)] = &[
 /// The sources in which imports must run down: a path and all that begins with it. To check a whole crate, name its `src/`.
 const LAYERED: &[&str] = &["crates/leasehold-spec/src/", "crates/leasehold/src/"];
 
-/// Applies a check to every file, and fails with all that it says.
+/// Applies a check to every file, and fails with all its complaints.
 #[track_caller]
 fn tidy(check: impl Fn(&File) -> Vec<String>) {
     let files = files();
@@ -99,13 +99,13 @@ fn every_link_of_a_page_leads_somewhere() {
 }
 
 #[test]
-fn every_file_that_is_named_exists() {
+fn every_named_file_exists() {
     let paths: BTreeSet<String> = files().into_iter().map(|file| file.path).collect();
     let exists = |name: &str| paths.iter().any(|path| path == name || path.ends_with(&format!("/{name}")));
     tidy(|file| at(file, checks::lost_names(&file.text, file.kind, exists)));
 }
 
-/// A reader who follows an acquire through the session finds each of its files in ARCHITECTURE.md.
+/// ARCHITECTURE.md names each file of the session, for a reader who follows an acquire through it.
 #[test]
 fn the_map_has_every_file_of_the_session() {
     let files = files();
@@ -133,10 +133,10 @@ fn every_rule_that_code_names_has_its_text() {
 fn every_bug_has_a_test_that_plays_it_again() {
     let sources: Vec<File> = files().into_iter().filter(|file| file.kind == Kind::Rust).collect();
     let exists = |folder: &str, test: &str| {
-        // Of a module, or of the file of its tests beside it.
+        // In the file of the module, or in the file of its tests beside it.
         let files = [format!("{folder}.rs"), format!("{folder}_tests.rs")];
         let is_in = |path: &str| files.iter().any(|file| file == path) || path.starts_with(&format!("{folder}/"));
-        // A function, or the name that a macro makes one of for each store.
+        // A function, or a name from which a macro makes a function for each store.
         let names = [format!("fn {test}("), format!("({test},")];
         sources.iter().any(|file| is_in(&file.path) && names.iter().any(|name| file.text.contains(name)))
     };
@@ -148,7 +148,7 @@ fn every_bug_has_a_test_that_plays_it_again() {
 #[test]
 fn every_dependency_has_its_reason() {
     let without = checks::without_reason(&tree::read("Cargo.toml"), &tree::read("docs/design/dependencies.md"));
-    assert!(without.is_empty(), "docs/design/dependencies.md does not say why these: {without:?}");
+    assert!(without.is_empty(), "docs/design/dependencies.md gives no reason for these: {without:?}");
 }
 
 #[test]
@@ -161,12 +161,12 @@ fn every_flaw_has_a_row_and_the_page_of_flaws_is_true() {
     let coded: BTreeSet<&str> = sources.iter().flat_map(|text| checks::flaws_in(text)).collect();
     let listed: BTreeSet<&str> = flaws.keys().copied().collect();
     assert!(coded.len() > 60, "only {} flaws were found", coded.len());
-    assert_eq!(coded, listed, "what the code has, and scripts/mutants.txt");
+    assert_eq!(coded, listed, "the flaws of the code, and scripts/mutants.txt");
     let untrue = checks::untrue_rows(&tree::read("docs/MUTANTS.md"), &flaws);
     assert!(untrue.is_empty(), "docs/MUTANTS.md: {untrue:?}");
 }
 
-/// A label that nothing hits would be missing from every campaign, or, worse, be taken off its list.
+/// A label that nothing hits would count as missing in every campaign, or, worse, be removed from its list.
 #[test]
 fn every_label_of_a_path_has_its_place() {
     const MARKS: &str = "crates/leasehold-spec/src/mark.rs";

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What a file is written in.
+/// The language of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Rust,
@@ -16,7 +16,7 @@ pub(crate) enum Kind {
 
 #[derive(Debug)]
 pub(crate) struct File {
-    /// From the root, with `/`.
+    /// Its path from the root, with `/`.
     pub(crate) path: String,
     pub(crate) kind: Kind,
     pub(crate) text: String,
@@ -30,14 +30,14 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Whether a page may link to it: a file, or a directory that has files, or a picture.
+/// Whether a page may link to it: a file, a directory that has files, or a picture.
 pub(crate) fn exists(paths: &BTreeSet<String>, path: &str) -> bool {
     let folder = format!("{}/", path.trim_end_matches('/'));
     let is_picture = || path.ends_with(".svg") && root().join(path).is_file();
     paths.contains(path) || paths.iter().any(|file| file.starts_with(&folder)) || is_picture()
 }
 
-/// Every file that somebody here has written.
+/// Returns every file that was written by hand.
 pub(crate) fn files() -> Vec<File> {
     let mut files = Vec::new();
     let mut folders = vec![String::new()];
@@ -48,7 +48,7 @@ pub(crate) fn files() -> Vec<File> {
             let name = entry.file_name().to_str().expect("our names are UTF-8").to_owned();
             let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
             let is_folder = entry.file_type().expect("an entry has a type").is_dir();
-            // Hidden are the version control's and the tools' own; what is built is in `target`.
+            // Hidden folders belong to version control and the tools; `target` has build products.
             match (is_folder, name.as_str()) {
                 (true, "target") => {}
                 (true, hidden) if hidden.starts_with('.') && hidden != ".ci" => {}

@@ -16,7 +16,7 @@ use super::super::minder_handle::MinderHandle;
 use super::super::start::dismiss;
 use super::super::terminal::{Lends, is_orphaned};
 use super::super::timing::rounded;
-use super::{Echo, Rest, Supervisor, Verdict};
+use super::{Echo, Remaining, Supervisor, Verdict};
 
 /// How many minders in a row may end before they are ready: a signal that ends the group also ends a minder that has not
 /// blocked it yet.
@@ -24,8 +24,8 @@ const FALSE_STARTS: usize = 10;
 
 /// Returns a child that is a zombie.
 fn ended_child() -> Option<Pid> {
-    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-    let ended = nix::sys::wait::waitid(Id::All, look).ok()?.pid()?;
+    let options = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let ended = nix::sys::wait::waitid(Id::All, options).ok()?.pid()?;
     Pid::from_raw(ended.as_raw())
 }
 
@@ -54,8 +54,9 @@ impl Supervisor<'_> {
         // The minder first, and it stays a zombie: so no other group can have the ID yet, and another minder can be started
         // in the group.
         if let Some(pid) = self.minder.as_ref().map(|minder| minder.pid) {
-            let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            match waitid(WaitId::Pid(pid), look) {
+            let options =
+                WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            match waitid(WaitId::Pid(pid), options) {
                 Ok(Some(status)) if status.stopped() => drop(kill_process(pid, Signal::CONT)),
                 Ok(Some(_)) | Err(_) => self.minder_ended(),
                 Ok(None) => {}
@@ -63,8 +64,8 @@ impl Supervisor<'_> {
         }
         self.reap_command();
         self.reap_others();
-        if let Rest::Inhabited { look_us } = &mut self.rest {
-            *look_us = now_us();
+        if let Remaining::Inhabited { check_us } = &mut self.rest {
+            *check_us = now_us();
         }
     }
 
@@ -108,16 +109,16 @@ impl Supervisor<'_> {
                 self.anchor = Some(old.pid);
             }
         }
-        if self.rest == Rest::Asked {
-            self.rest = Rest::Unknown;
+        if self.rest == Remaining::Asked {
+            self.rest = Remaining::Unknown;
         }
         self.minder = started;
         if !is_on(Mutant::P29TellsNoNewMinder) {
-            self.tell_of_command();
+            self.send_command_id();
         }
         match &self.minder {
             Some(minder) if !self.deadline.is_open() => {
-                let _it_ends_the_command_by_itself = minder.tell(Order::End { kill_us: self.deadline.kill_at_us() });
+                let _it_ends_the_command_by_itself = minder.send(Order::End { kill_us: self.deadline.kill_at_us() });
             }
             Some(_) => {}
             None if is_on(Mutant::P29OneMinder) => {}
@@ -127,9 +128,9 @@ impl Supervisor<'_> {
     }
 
     /// Sends the command's ID to the minder, which ends the command even if it has left the group.
-    pub(super) fn tell_of_command(&self) {
+    pub(super) fn send_command_id(&self) {
         if let (Some(minder), None) = (&self.minder, self.status) {
-            let _it_knows_the_group = minder.tell(Order::Command { pid: self.command });
+            let _it_knows_the_group = minder.send(Order::Command { pid: self.command });
         }
     }
 
@@ -154,7 +155,7 @@ impl Supervisor<'_> {
         terminal.take_back();
         let left = Duration::from_secs(self.guard.remaining().as_secs());
         let left = rounded(left);
-        self.teller
+        self.printer
             .news_now(&format!("stopped: \"{}\" is lost in {left} unless the command is continued", self.plan.name));
         // This stops the whole job, as the terminal would have done.
         let _stopped = kill_current_process_group(signal);
@@ -166,7 +167,7 @@ impl Supervisor<'_> {
 
     fn continued(&mut self) {
         // If the command were continued first, it could write before it is ended.
-        self.look_at_the_lease();
+        self.check_lease();
         self.carry_out();
         if self.verdict.is_some() {
             return;

@@ -1,4 +1,4 @@
-//! Makes a call in a scene, and holds what happens to what is expected.
+//! Makes a call in a scene, and compares the result with the expected one.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use super::scene::{Scene, Stands};
 use super::{Call, Expect};
 use crate::conformance::stage::{SOON, Stage, eventually, release, soon};
 
-/// Too short for anybody to give back.
+/// Too short for the holder to release.
 const SHORT: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -43,7 +43,7 @@ pub(super) async fn act(call: Call, expected: Expect, mut scene: Scene, stage: &
     }
 }
 
-/// What every way to the lock comes to: the token of what was held, or nothing.
+/// Acquires by any call. Returns the token of the grant and the guard, if there is one; `None` if it was not granted.
 async fn take(call: Call, mutex: &Lock, wait: Duration) -> Result<Option<(Token, Option<Held>)>, Error> {
     let kept = |guard: Held| (guard.token(), Some(guard));
     match call {
@@ -66,7 +66,7 @@ async fn acquire(call: Call, expected: Expect, scene: Scene, stage: &Stage) {
         }
         Expect::Busy => {
             let before = stage.inspect(&scene.witness).await.waiters;
-            assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "somebody else holds");
+            assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "another client holds");
             assert_eq!(stage.inspect(&scene.witness).await.waiters, before, "it did not queue");
         }
         Expect::InTurn => in_turn(call, scene, stage).await,
@@ -94,9 +94,9 @@ async fn in_turn(call: Call, mut scene: Scene, stage: &Stage) {
     let mut top = scene.top();
     drop(scene.guard.take().expect("somebody holds"));
     if scene.queued.is_some() {
-        let first = scene.turn("who came first is granted first").await;
+        let first = scene.turn("the earlier waiter is granted first").await;
         assert!(Some(first.token()) > top, "tokens rise");
-        assert!(!waiting.is_finished(), "who came first holds");
+        assert!(!waiting.is_finished(), "the earlier waiter holds");
         top = Some(first.token());
         assert_eq!(first.release().await, Released::Released);
     }
@@ -104,12 +104,12 @@ async fn in_turn(call: Call, mut scene: Scene, stage: &Stage) {
     granted(taken.expect("its turn has come"), top, &scene, stage).await;
 }
 
-/// A wait that ends before anybody gives back, where the call has an end.
+/// A wait that ends before the holder releases, where the call can end.
 async fn in_vain(call: Call, scene: &Scene) {
     if call == Call::TryLockFor {
         let begun = Instant::now();
         assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "somebody else holds");
-        assert!(begun.elapsed() >= SHORT, "it waited as long as it was told: {:?}", begun.elapsed());
+        assert!(begun.elapsed() >= SHORT, "it waited as long as requested: {:?}", begun.elapsed());
     }
     if call == Call::LockOrCancel {
         let (mutex, stop) = (scene.mutex.clone(), Canceller::new());
@@ -123,7 +123,7 @@ async fn in_vain(call: Call, scene: &Scene) {
     }
 }
 
-/// A guard more of the same grant, and nothing more than that at the store.
+/// A further guard of the same grant, without any other change in the store.
 async fn re_enters(call: Call, mut scene: Scene, stage: &Stage) {
     let outer = scene.guard.take().expect("its owner holds");
     let (token, inner) = take(call, &scene.mutex, SHORT).await.expect("an answer").expect("it re-enters");
@@ -142,7 +142,7 @@ async fn re_enters(call: Call, mut scene: Scene, stage: &Stage) {
     given_back(Expect::GivesBack, scene, stage).await;
 }
 
-/// It waits for the other one of its owner, which stands in the queue for both.
+/// The call waits for the other waiter of its owner, whose place in the queue serves both.
 async fn shares(call: Call, mut scene: Scene, stage: &Stage) {
     in_vain(call, &scene).await;
     let mutex = scene.mutex.clone();
@@ -171,7 +171,7 @@ async fn granted((token, guard): (Token, Option<Held>), top: Option<Token>, scen
         assert_eq!(guard.name(), stage.name());
         let seen = stage.inspect(&scene.witness).await.holder.expect("somebody holds");
         assert_eq!((seen.label.as_str(), seen.is_revoked), ("caller", false));
-        // What the store shows is the token of its grant. A client that hands on takes those behind it.
+        // The store shows the token of its grant. A client that hands over inside uses the tokens after it.
         match scene.stands {
             Stands::InQueue => assert_eq!(seen.token, token),
             Stands::InLine => assert!(Some(seen.token) >= top && seen.token <= token, "{seen:?}, {token:?}"),

@@ -1,4 +1,4 @@
-//! What each call does to a name in each state.
+//! The effect of each call on a name in each state.
 
 mod act;
 mod party;
@@ -10,11 +10,11 @@ use super::Verdict;
 use super::stage::Stage;
 
 dimension! {
-    /// Who calls.
+    /// The face that the caller uses.
     Face {
-        /// Tasks, which await: the faces of the crate's root.
+        /// The asynchronous face, at the crate's root.
         Tasks,
-        /// Threads, which block: `leasehold::blocking`.
+        /// The blocking face: `leasehold::blocking`.
         Threads,
     }
 }
@@ -34,45 +34,45 @@ dimension! {
         LockOrCancel,
         /// `Mutex::inspect`
         Inspect,
-        /// `Mutex::revoke`, of the holder that was seen
+        /// `Mutex::revoke`, of the holder that was seen.
         Revoke,
-        /// `Guard::release`, by the holder
+        /// `Guard::release`, by the holder.
         Release,
         /// Dropping the holder's guard.
         Drop,
-        /// `Leasehold::close`, of the holder's client; of the caller's own where nobody holds.
+        /// `Leasehold::close`, of the holder's client; of the caller's own client where nobody holds.
         Close,
     }
 }
 
 dimension! {
-    /// What there is under the name, and who asks.
+    /// The state of the name, and who the caller is.
     Situation {
-        /// Nobody ever locked it.
+        /// Nobody has ever locked it.
         New,
-        /// It was locked, and given back.
+        /// It was locked, and released.
         Free,
-        /// The caller's own client holds: nobody re-enters unasked.
+        /// The caller's own client holds. It does not re-enter without an owner.
         HeldBySelf,
-        /// The caller's own client holds, by another owner than the one that calls.
+        /// The caller's own client holds, but for another owner.
         HeldByOtherOwner,
-        /// The owner that calls holds: it re-enters.
+        /// The caller's owner holds: the caller re-enters.
         HeldByOwner,
-        /// The owner that calls has lost its lease, and its guard is still out.
+        /// The caller's owner has lost its lease, and its guard still exists.
         LostByOwner,
-        /// Another client holds, and another of the owner that calls waits.
+        /// Another client holds, and another task of the caller's owner waits.
         OwnerWaits,
         /// Another client holds.
         HeldByOther,
         /// Another client holds, and a third waits.
         HeldAndQueued,
-        /// Its lease has ended without a word from its holder.
+        /// The lease of its holder has ended, and the holder is silent.
         Lapsed,
-        /// Its holder was told to stop, and has not yet.
+        /// Its holder was asked to stop, and has not yet.
         Revoked,
         /// Another client holds, and a third has waited and given up.
         CancelledWaiter,
-        /// The name is none. (Another client holds some other.)
+        /// The name is invalid. (Another client holds another name.)
         BadName,
         /// The lease is out of range, and another client holds.
         BadLease,
@@ -81,38 +81,38 @@ dimension! {
     }
 }
 
-/// What is expected.
+/// The expected result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
     /// The lock, at once.
     Granted,
-    /// Nothing while somebody else holds; the lock once everybody before has given back.
+    /// Nothing while another client holds; the lock once everybody before has released.
     InTurn,
     /// `None`.
     Busy,
-    /// What its owner holds, at once: a guard more of the same grant.
+    /// A further guard of its owner's grant, at once.
     ReEnters,
-    /// What the other of its owner gets, when that gets it.
+    /// The grant of the owner's other waiter, when that is granted.
     Shares,
     /// Nobody holds, nobody waits.
     ShowsNobody,
-    /// The holder, and so many waiters.
+    /// The holder, and this many waiters.
     ShowsHolder { waiters: usize },
     /// The holder, marked.
     ShowsRevoked,
-    /// It is told to stop.
+    /// The holder is asked to stop.
     Revokes,
-    /// There is nothing to revoke or give back.
+    /// There is nothing to revoke or release.
     NotHeld,
-    /// It is given back, and nobody waits.
+    /// It is released, and nobody waits.
     GivesBack,
-    /// It is given back, to the one who waits.
+    /// It is released, and the waiter holds.
     HandsOver,
-    /// Nothing happens, and nobody else is disturbed.
+    /// Nothing happens, and no other client is disturbed.
     Nothing,
     /// An error of this kind.
     Refuses(ErrorKind),
-    /// It means nothing.
+    /// The combination has no meaning.
     NotApplicable(&'static str),
 }
 

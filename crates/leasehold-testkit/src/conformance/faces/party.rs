@@ -1,5 +1,5 @@
-//! A client by either of its faces, so that a scene and an act are written once: what it says is awaited, also where it
-//! blocks a thread for it.
+//! A client of either face, so that a scene and an act are written once. Every answer is awaited, also where the call
+//! blocks a thread.
 
 use std::time::Duration;
 
@@ -111,13 +111,13 @@ impl Lock {
         }
     }
 
-    /// Looks while it works: the token that it worked under.
+    /// Checks the guard during the work, and returns the token under which it worked.
     pub(super) async fn run(&self) -> Result<Token, Error> {
         match self.clone() {
             Self::Tasks(mutex) => mutex.run(async |guard: &Guard| guard.check().expect("held while it works")).await,
             Self::Threads(mutex) => {
-                let look = |guard: &blocking::Guard| guard.check().expect("held while it works");
-                on_a_thread(move || mutex.run(look)).await
+                let work = |guard: &blocking::Guard| guard.check().expect("held while it works");
+                on_a_thread(move || mutex.run(work)).await
             }
         }
     }
@@ -173,16 +173,16 @@ impl Held {
         }
     }
 
-    /// Waits for the loss, and answers why.
+    /// Waits for the loss, and returns its reason.
     pub(super) async fn lost(&self) -> Lost {
         match self {
-            Self::Tasks(guard) => soon("it is told", guard.lost()).await,
-            // The runtime of a cell has threads to spare for its other tasks.
-            Self::Threads(guard) => tokio::task::block_in_place(|| guard.wait_lost(SOON)).expect("in vain: it is told"),
+            Self::Tasks(guard) => soon("it is notified", guard.lost()).await,
+            // The runtime of a cell has spare threads for its other tasks.
+            Self::Threads(guard) => tokio::task::block_in_place(|| guard.wait_lost(SOON)).expect("notified in time"),
         }
     }
 
-    /// A signal that outlives the guard: only tasks have one.
+    /// Returns a signal that outlives the guard: only tasks have one.
     pub(super) fn signal(&self) -> Option<LostSignal> {
         match self {
             Self::Tasks(guard) => Some(guard.lost()),

@@ -11,42 +11,42 @@ use crate::conformance::HandOver;
 use crate::conformance::rules::Raw;
 use crate::conformance::stage::{Stage, eventually, soon};
 
-/// What there is when the call is made.
+/// The state at the moment of the call.
 pub(super) struct Scene {
-    /// Who calls.
+    /// The caller.
     pub(super) caller: Party,
-    /// What it calls.
+    /// The mutex that it calls.
     pub(super) mutex: Lock,
-    /// Who looks on, and does nothing.
+    /// An observer, which changes nothing.
     pub(super) witness: Leasehold,
-    /// Whose client holds; the caller's where nobody does.
+    /// The client that holds; the caller's where nobody does.
     pub(super) holding: Party,
     /// Its guard.
     pub(super) guard: Option<Held>,
-    /// Who was seen holding last.
+    /// The last holder that was seen.
     pub(super) seen: Option<Holder>,
-    /// Who waits. Where nobody gives back it is refused at the end, when its client is closed.
+    /// A waiter. Where nobody releases, it gets an error at the end, when its client is closed.
     pub(super) queued: Option<JoinHandle<Result<Held, Error>>>,
-    /// Where the caller's wait can be seen.
+    /// Where the caller's wait is visible.
     pub(super) stands: Stands,
 }
 
-/// Where somebody waits.
+/// The place of a waiter.
 pub(super) enum Stands {
     /// In the store's queue.
     InQueue,
-    /// In its own client, which holds: the store is not asked.
+    /// In its own client, which holds: the store gets no request.
     InLine,
 }
 
 impl Scene {
-    /// The largest token that anybody was granted.
+    /// Returns the largest token that was granted.
     pub(super) fn top(&self) -> Option<Token> {
         self.guard.as_ref().map(Held::token).max(self.seen.as_ref().map(|holder| holder.token))
     }
 }
 
-/// The shortest lease: it has soon ended.
+/// The shortest lease, which ends soon.
 const SHORT_MS: u64 = 100;
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -91,12 +91,12 @@ pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
             scene.queue(third.mutex(stage.name()), stage).await;
         }
         Situation::Lapsed => {
-            // A session gives back what it cannot renew; a crashed one says nothing.
+            // A session releases a lease that it cannot renew; a crashed one sends nothing.
             let mut crashed = Raw::attach(stage).await;
             crashed.take().await;
             scene.see(stage).await;
             crashed.shorten(SHORT_MS).await;
-            // At every node of a quorum: each carried the last renewal out in its own time.
+            // It must have ended on every node of a quorum: each executed the last renewal at its own time.
             let has_ended = |node: &NodeView| matches!(node.says, NodeSays::Free);
             let is_over = |seen: Inspection| seen.holder.is_none() && seen.nodes.iter().all(has_ended);
             eventually("its lease has ended", async || is_over(stage.inspect(&scene.witness).await)).await;
@@ -125,7 +125,7 @@ pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
         Situation::Closed => {
             scene.hold(other, theirs, stage).await;
             assert!(scene.caller.clone().close().await.unconfirmed().is_empty());
-            // Closed twice is closed.
+            // Closing twice is the same as closing once.
             scene.holding = scene.caller.clone();
         }
     }
@@ -149,7 +149,7 @@ impl Scene {
         stage.waiters(&self.witness, 1).await;
     }
 
-    /// Takes the turn of the one who waits.
+    /// Takes the turn of the waiter.
     pub(super) async fn turn(&mut self, what: &str) -> Held {
         let waiting = self.queued.take().expect("somebody waits");
         soon(what, waiting).await.expect("no panic").expect("granted")

@@ -1,4 +1,4 @@
-//! Clients, their handles and what is seen of them.
+//! Clients, their handles and what others see of them.
 
 use std::time::{Duration, SystemTime};
 
@@ -73,7 +73,7 @@ pub(super) async fn close_is_for_all_clones(stage: &Stage) {
     let looks = other.mutex(&name);
     eventually("it waits", async || looks.inspect().await.expect("an answer").waiters == 1).await;
     assert!(client.close().await.unconfirmed().is_empty());
-    let error = soon("the waiter is told", waiting).await.expect("no panic").expect_err("closed");
+    let error = soon("the waiter is notified", waiting).await.expect("no panic").expect_err("closed");
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert!(error.to_string().contains("connect a new one"), "{error}");
     assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Closed));
@@ -85,7 +85,7 @@ pub(super) async fn close_is_for_all_clones(stage: &Stage) {
         Backend::Quorum => eventually("it has left the queue", has_left).await,
         _ => assert!(has_left().await, "it has left the queue"),
     }
-    assert!(theirs.is_valid(), "nobody else is disturbed");
+    assert!(theirs.is_valid(), "no other client is disturbed");
     release(theirs).await;
 }
 

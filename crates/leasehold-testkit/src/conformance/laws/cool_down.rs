@@ -1,4 +1,4 @@
-//! A minimum hold: others are kept out after the guard has gone (P23).
+//! A minimum hold: others are kept out after the guard was released (P23).
 
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,8 @@ enum Next {
     Second,
 }
 
-/// Two wait: one since before the release, which knows of a longer lease, and one that comes in the cool-down.
+/// Two clients wait: one since before the release, when the lease had a later end, and one that comes during the
+/// cool-down.
 pub(super) async fn a_minimum_hold_keeps_others_out(stage: &Stage) {
     let (a, b, c) = (stage.client("a").await, stage.client("b").await, stage.client("c").await);
     let mutex = a.mutex(stage.name()).min_hold(HOLD);
@@ -68,7 +69,7 @@ pub(super) async fn a_minimum_hold_keeps_others_out(stage: &Stage) {
     release(soon("it is granted", last).await.expect("no panic")).await;
 }
 
-/// Its guard is dropped, and its client closes: nobody is there any more.
+/// The guard is dropped, and its client is closed: nobody is left.
 pub(super) async fn a_minimum_hold_outlives_its_client(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
     let guard = a.mutex(stage.name()).min_hold(HOLD).lock().await.expect("granted");
@@ -79,7 +80,7 @@ pub(super) async fn a_minimum_hold_outlives_its_client(stage: &Stage) {
     release(is_served_in_time(waiting, held, HOLD).await).await;
 }
 
-/// A client that is closed with the guard still out: its lease cools down, too.
+/// A client is closed while its guard still exists: the lease cools down, too.
 pub(super) async fn closing_keeps_a_minimum_hold(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
     let guard = a.mutex(stage.name()).min_hold(HOLD).lock().await.expect("granted");
@@ -118,13 +119,13 @@ pub(super) async fn a_revocation_ends_a_cool_down(stage: &Stage) {
     release(guard).await;
 }
 
-/// An operator who revokes does so for a reason: what was revoked is free when it is given back.
+/// An operator who revokes has a reason: a revoked lease is free once it is released.
 pub(super) async fn a_revoked_lease_does_not_cool_down(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
     let guard = a.mutex(stage.name()).min_hold(Duration::from_secs(20)).lock().await.expect("granted");
     let seen = stage.inspect(&b).await.holder.expect("held");
     let _ = b.mutex(stage.name()).revoke(&seen, Duration::from_secs(5)).await.expect("an answer");
-    soon("it is told", guard.lost()).await;
+    soon("it is notified", guard.lost()).await;
     drop(guard);
     eventually("it is free", async || stage.inspect(&b).await.holder.is_none()).await;
 }

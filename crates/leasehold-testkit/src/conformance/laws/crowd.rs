@@ -1,4 +1,4 @@
-//! Thousands who come at once.
+//! Thousands of calls at the same time.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use leasehold::{Mutex, Released};
 use crate::conformance::Backend;
 use crate::conformance::stage::{Stage, soon};
 
-/// Enough that a store on a disk which serves them in the order of their arrival takes longer than the lease.
+/// Enough calls that a store on a disk takes longer than the lease if it serves them in the order of their arrival.
 const ARRIVALS: usize = 2_000;
 /// Each of them is a request to three servers, and other cells share the machine.
 const OF_A_QUORUM: usize = 500;
 const LEASE: Duration = Duration::from_millis(1_500);
-/// What `inspect` may take (the table *Time* of the crate's front page).
+/// How long `inspect` may take (the table *Time* of the crate's front page).
 const ANSWER: Duration = Duration::from_secs(2);
 
-/// Two clients ask for one lock thousands of times. What they hold is renewed all the same, and what they ask is answered.
+/// Two clients ask for one lock thousands of times. Their lease is renewed in time, and inspections are answered.
 pub(super) async fn a_crowd_holds_nobody_up(stage: &Stage) {
     let clients = [stage.client("a").await, stage.client("b").await];
     let held = clients[0].mutex(stage.name()).lease(LEASE).lock().await.expect("granted");
     let count = if stage.running().backend() == Backend::Quorum { OF_A_QUORUM } else { ARRIVALS };
     let crowd = stage.name_of("crowd");
-    // In strict order: each of them has an entry of its own at the store.
+    // In strict order each of them has an entry of its own at the store.
     let arrive = |mutex: Mutex| tokio::spawn(async move { mutex.lock().await?.release().await });
     let arrivals: Vec<_> = (0..count).map(|at| arrive(clients[at % 2].mutex(&crowd).fair())).collect();
     let (mut longest, mut looks) = (Duration::ZERO, 0);

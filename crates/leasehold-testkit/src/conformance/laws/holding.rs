@@ -1,4 +1,4 @@
-//! What a holder may rely on, and what ends it.
+//! The guarantees of a holder, and the events that end its hold.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,8 @@ use crate::conformance::stage::{Stage, eventually, release, soon};
 const MS: Duration = Duration::from_millis(1);
 const GRACE: Duration = Duration::from_millis(300);
 const LEASE: Duration = Duration::from_millis(2_400);
-/// The promise: when a grace is over the next waiter holds within this. The waiters' own re-checks come after 4 s at the
-/// earliest, so a law that passes by one of them passes too late.
+/// The promise: within this time after the end of a grace the next waiter holds. The waiters' own re-checks come after 4
+/// s at the earliest, so a store that depends on them is too late.
 const SERVED_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn others_wait_is_heard(stage: &Stage) {
@@ -48,9 +48,9 @@ pub(super) async fn signals_say_why(stage: &Stage) {
 
     let guard = mutex.lock().await.expect("granted");
     let (kept, moved) = (guard.lost(), guard.lost());
-    let told = tokio::spawn(moved);
+    let notified = tokio::spawn(moved);
     release(guard).await;
-    assert_eq!(soon("it is told", told).await.expect("no panic").reason(), LostReason::Released);
+    assert_eq!(soon("it is notified", notified).await.expect("no panic").reason(), LostReason::Released);
     all_say([kept.clone(), kept], stage, LostReason::Released).await;
 
     let guard = mutex.lock().await.expect("granted");
@@ -62,7 +62,7 @@ pub(super) async fn signals_say_why(stage: &Stage) {
 
 async fn all_say(signals: [LostSignal; 2], stage: &Stage, why: LostReason) {
     for signal in signals {
-        let lost = soon("it is told", signal).await;
+        let lost = soon("it is notified", signal).await;
         assert_eq!((lost.reason(), lost.name()), (why, stage.name()), "{lost}");
     }
 }
@@ -76,7 +76,7 @@ pub(super) async fn guards_go_anywhere(stage: &Stage) {
     anywhere(&guard.lost());
     anywhere(&mutex);
     anywhere(&client);
-    // Looked at by one thread, moved to another, and dropped there without a runtime.
+    // One thread reads it, and another one drops it, without a runtime.
     let shared = Arc::new(guard);
     let looks = Arc::clone(&shared);
     assert!(std::thread::spawn(move || looks.is_valid()).join().expect("no panic"));
@@ -86,8 +86,8 @@ pub(super) async fn guards_go_anywhere(stage: &Stage) {
     assert_eq!(released.await.expect("no panic"), Released::Released);
 }
 
-/// More than go into one batch, for longer than they last unrenewed. Renewals are due at a third: what is left of the lease
-/// is how long this machine, which plays other cells as well, may stand still.
+/// More leases than fit into one batch, for longer than they last without a renewal. Renewals are due at a third of the
+/// lease: the rest of it is how long this machine, which plays other cells as well, may stand still.
 pub(super) async fn many_leases_are_renewed(stage: &Stage) {
     const LEASE: Duration = Duration::from_millis(4_800);
     let (client, other) = (stage.client("a").await, stage.client("b").await);
@@ -96,7 +96,7 @@ pub(super) async fn many_leases_are_renewed(stage: &Stage) {
     for mutex in &mutexes {
         guards.push(mutex.lock().await.expect("granted"));
     }
-    // Half of them are waited for: their records look different.
+    // Half of them have waiters: their records look different.
     let mut waiting = Vec::new();
     for number in 0..25 {
         let waits = other.mutex(stage.name_of(number));
@@ -152,7 +152,7 @@ pub(super) async fn revoke_names_its_holder(stage: &Stage) {
     let guard = ours.lock().await.expect("granted");
     let seen = stage.inspect(&b).await.holder.expect("held");
     release(guard).await;
-    // The same client, once more: another grant all the same.
+    // The same client locks again: that is another grant all the same.
     let later = ours.lock().await.expect("granted");
     assert_eq!(theirs.revoke(&seen, Duration::ZERO).await.expect("an answer"), Revoked::NotHeld);
     assert!(later.is_valid() && !stage.inspect(&b).await.holder.expect("held").is_revoked);
@@ -172,7 +172,7 @@ pub(super) async fn grace_runs_out(stage: &Stage) {
         panic!("it holds")
     };
     assert!(left <= GRACE);
-    assert_eq!(soon("it is told", lost).await.reason(), LostReason::Revoked);
+    assert_eq!(soon("it is notified", lost).await.reason(), LostReason::Revoked);
     // It goes on, against all advice.
     let next = soon("the next one is granted", waiting).await.expect("no panic");
     assert!(revoked.elapsed() >= GRACE - MS, "not before the grace was over: {:?}", revoked.elapsed());
@@ -182,7 +182,7 @@ pub(super) async fn grace_runs_out(stage: &Stage) {
     release(next).await;
 }
 
-/// A client that revokes what it sees, and is gone.
+/// A client that revokes the holder that it sees, and goes away.
 async fn revoke_and_go(stage: &Stage, grace: Duration) -> Instant {
     let operator = Leasehold::connect(stage.url()).await.expect("connected");
     let seen = stage.inspect(&operator).await.holder.expect("held");
@@ -248,7 +248,7 @@ pub(super) async fn no_grace_ends_at_once(stage: &Stage) {
     assert_eq!(revoked, Revoked::Within(Duration::ZERO));
     let next = stage.next_holder(&b, seen.token).await;
     assert!(next.token > seen.token && next.label == "b" && !next.is_revoked);
-    assert_eq!(soon("it is told", guard.lost()).await.reason(), LostReason::Revoked);
+    assert_eq!(soon("it is notified", guard.lost()).await.reason(), LostReason::Revoked);
     release(soon("the next one is granted", waiting).await.expect("no panic")).await;
 }
 

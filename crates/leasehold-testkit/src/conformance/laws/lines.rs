@@ -1,4 +1,5 @@
-//! Tasks of one client that want what it holds already: handed on inside of it, or by the store, the same is promised.
+//! Tasks of one client that want a lease that their client already holds. The promises are the same whether the client
+//! hands the lease over inside or the store does.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ const WAITERS: usize = 12;
 
 type Locking = Pin<Box<dyn Future<Output = Result<Guard>> + Send>>;
 
-/// So many calls, in this order: each has asked for its place before the next one does.
+/// Returns this many calls, in this order: each has its place before the next one asks.
 fn in_line(client: &Leasehold, name: &str, count: usize) -> Vec<Locking> {
     let mut line: Vec<Locking> = Vec::new();
     for _ in 0..count {
@@ -29,7 +30,7 @@ fn in_line(client: &Leasehold, name: &str, count: usize) -> Vec<Locking> {
     line
 }
 
-/// The next to be served of all who wait.
+/// Waits for the next one to be served.
 async fn next_of(line: &mut Vec<Option<Locking>>) -> (usize, Guard) {
     let any = std::future::poll_fn(|context| {
         for (number, place) in line.iter_mut().enumerate() {
@@ -70,11 +71,11 @@ pub(super) async fn fenced(stage: &Stage) {
         release(held).await;
         held = next_of(&mut line).await.1;
         *data.write(held.token()).expect("the newest token") += 1;
-        assert!(data.write(old).is_err(), "a write that was under way since before the pass");
+        assert!(data.write(old).is_err(), "a write that was in flight since before the hand-over");
     }
     let last = held.token();
     release(held).await;
-    // And behind all that were handed on there comes whoever is granted by the store.
+    // After all inner hand-overs comes the client that the store grants.
     let other = soon("it is free", b.mutex(stage.name()).lock()).await.expect("granted");
     assert!(other.token() > last);
     *data.write(other.token()).expect("the newest token") += 1;
@@ -86,14 +87,14 @@ pub(super) async fn go_on_without_who_leaves(stage: &Stage) {
     let client = stage.client("a").await;
     let held = client.mutex(stage.name()).lock().await.expect("granted");
     let mut line: Vec<_> = in_line(&client, stage.name(), WAITERS).into_iter().map(Some).collect();
-    // The first, the last, and some between them.
+    // The first, the last, and some between them leave.
     let left: Vec<usize> = (0..WAITERS).filter(|number| number % 3 == 0 || *number == WAITERS - 1).collect();
     left.iter().for_each(|number| drop(line[*number].take()));
     release(held).await;
     for expected in (0..WAITERS).filter(|number| !left.contains(number)) {
         let (number, guard) = next_of(&mut line).await;
         assert_eq!(number, expected);
-        // By either way that a guard has to go.
+        // By either way of ending a guard.
         if number % 2 == 0 { release(guard).await } else { drop(guard) }
     }
     let guard = soon("it is free", client.mutex(stage.name()).lock()).await.expect("granted");
@@ -102,7 +103,7 @@ pub(super) async fn go_on_without_who_leaves(stage: &Stage) {
 
 const TASKS: usize = 4;
 
-/// Counted in passes: the time that a client has for them too is for tests that own the clock.
+/// The limit is counted in hand-overs: the client's time limit is for tests that control the clock.
 pub(super) async fn end_for_others(stage: &Stage) {
     let (a, b, witness) = (stage.client("a").await, stage.client("b").await, stage.client("witness").await);
     let held = a.mutex(stage.name()).lock().await.expect("granted");
@@ -137,11 +138,11 @@ pub(super) async fn end_for_others(stage: &Stage) {
     };
     stage.waiters(&witness, entries).await;
     if stage.running().hand_over() == HandOver::Local {
-        crate::conformance::stage::eventually("it is heard", async || held.others_wait()).await;
+        crate::conformance::stage::eventually("the holder learns of the waiter", async || held.others_wait()).await;
     }
     let first = held.token();
     release(held).await;
-    let other = soon("who waits elsewhere is served", waiting).await.expect("no panic");
+    let other = soon("the waiter of the other client is served", waiting).await.expect("no panic");
     let token = other.token();
     release(other).await;
     let mut between = 0;

@@ -1,4 +1,4 @@
-//! What holds over many calls.
+//! Properties over many calls.
 
 mod clients;
 mod cool_down;
@@ -17,33 +17,33 @@ dimension! {
     Law {
         /// Waiters of different clients are served in the order in which they came.
         FifoAcrossClients,
-        /// So are the tasks of one client.
+        /// Tasks of one client are served in the order in which they came.
         FifoWithinClient,
-        /// Tasks of one client that wait for what it holds itself are served in the order of their calls.
+        /// Tasks of one client that wait for a lease of their own client are served in the order of their calls.
         LinesAreFifo,
-        /// What an earlier holder in a line sends is refused behind a later one.
+        /// A write of an earlier holder in the local queue is refused after a later holder's write.
         LinesAreFenced,
-        /// Who leaves a line is passed over, and nothing is left of it.
+        /// A task that leaves the local queue is passed over, and nothing is left of it.
         LinesGoOnWithoutWhoLeaves,
-        /// A client hands on inside so often, and no more, once somebody else waits.
+        /// A client hands over inside only a limited number of times once another client waits.
         LinesEndForOthers,
-        /// When a release is answered the next waiter holds: nobody gets in between.
+        /// When a release is answered, the next waiter holds: no other client gets in between.
         HandOverLeavesNoGap,
         /// At no moment are there two holders, and nobody waits for ever.
         ExclusionAndProgress,
-        /// Every grant's token is larger than all before it, whoever is granted.
+        /// Every grant's token is larger than all earlier ones, whoever the holder is.
         TokensRise,
-        /// Also when every client is a new one.
+        /// Tokens rise also when every client is a new one.
         TokensRiseOverClients,
         /// A waiter whose time is over is passed over.
         ImpatientWaiterIsPassedOver,
-        /// However short a patience is, it is enough for an answer.
+        /// Every wait, however short, is long enough for an answer.
         NoPatienceIsAnswered,
-        /// So is every wait of up to 50 ms while others lock and release: with a guard, or without.
+        /// Every wait of up to 50 ms ends with a guard or without one while others lock and release.
         ShortWaitsAreAnswered,
-        /// A holder hears that others wait.
+        /// A holder learns that others wait.
         OthersWaitIsHeard,
-        /// A signal says why, to everybody, also after its guard has gone.
+        /// A signal gives the reason to every receiver, also after its guard was released.
         SignalsSayWhy,
         /// A guard is bound to no task and no thread.
         GuardsGoAnywhere,
@@ -51,23 +51,23 @@ dimension! {
         ManyLeasesAreRenewed,
         /// The work is dropped when its lease is lost.
         LossDropsTheWork,
-        /// A panic in the work gives back, and poisons nothing.
+        /// A panic in the work releases the lease, and poisons nothing.
         PanicGivesBack,
-        /// A revocation means the holder that was seen.
+        /// A revocation concerns only the holder that was seen.
         RevokeNamesItsHolder,
-        /// A holder that goes on is ended when its grace is over.
+        /// A holder that goes on loses the lease when its grace is over.
         GraceRunsOut,
-        /// When the grace is over the next waiter holds, although the holder is silent and whoever revoked it is gone.
+        /// When the grace is over, the next waiter holds, although the holder is silent and the revoking client is gone.
         GraceEndsForTheNextWaiter,
-        /// Also when the waiters that were notified have left.
+        /// The next waiter holds also when the notified waiters have left.
         GraceEndsForWhoeverIsLeft,
-        /// Without grace the next one holds at once.
+        /// Without grace the next waiter holds at once.
         NoGraceEndsAtOnce,
-        /// A holder that crashed is followed when its lease ends.
+        /// The next waiter holds when the lease of a crashed holder ends.
         CrashedHolderIsFollowed,
         /// A minimum hold keeps others out after the release.
         MinimumHoldKeepsOthersOut,
-        /// Also when the client that released has gone.
+        /// A minimum hold keeps others out also when the client that released is gone.
         MinimumHoldOutlivesItsClient,
         /// Closing a client does not shorten the minimum hold of its guards.
         ClosingKeepsAMinimumHold,
@@ -75,29 +75,29 @@ dimension! {
         MinimumHoldThatIsOverIsNone,
         /// A revocation ends a cool-down at once.
         RevocationEndsACoolDown,
-        /// A revoked lease is free when it is given back.
+        /// A revoked lease is free once it is released.
         RevokedLeaseDoesNotCoolDown,
-        /// Thousands who come at once hold up no renewal and no look.
+        /// Thousands of calls at the same time delay no renewal and no inspection.
         CrowdHoldsNobodyUp,
-        /// Looking changes nothing.
+        /// An inspection changes nothing.
         InspectChangesNothing,
-        /// Who says nothing is shown by its machine and process.
+        /// A client without a label is shown by its machine and process.
         LabelsAreShown,
-        /// Dropping the last handle gives back.
+        /// Dropping the last handle releases the lease.
         LastHandleGivesBack,
-        /// A guard keeps its client at work.
+        /// A guard keeps its client working.
         GuardKeepsItsClient,
-        /// Closing concerns all clones, and nobody else.
+        /// Closing concerns all clones, and no other client.
         CloseIsForAllClones,
-        /// Two prefixes are two worlds.
+        /// Two prefixes share nothing.
         PrefixesSeparate,
         /// Owners exclude each other, however many tasks they have inside.
         OwnersExcludeEachOther,
-        /// So do threads that block, and re-enter.
+        /// Blocking threads exclude each other too, and re-enter.
         ThreadsExcludeEachOther,
-        /// A longer lease that is asked for on re-entry is what the store keeps.
+        /// If a re-entry asks for a longer lease, the store keeps the longer one.
         ReEntryLengthens,
-        /// A thread hears of a loss, by a wait and by a call.
+        /// A thread learns of a loss, by a wait and by a call.
         LossIsToldToThreads,
     }
 }

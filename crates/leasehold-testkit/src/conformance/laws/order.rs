@@ -1,4 +1,4 @@
-//! Who comes next, and that it is one at a time.
+//! The order of grants, and that there is one holder at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,16 +26,16 @@ pub(super) async fn fifo(stage: &Stage, clients: Clients) {
         if matches!(clients, Clients::Many) {
             client = stage.client("waits").await;
         }
-        // Within one client each has an entry of its own only where it asks for strict order.
+        // Within one client each task has an entry of its own only if it asks for strict order.
         let mutex = client.mutex(stage.name());
         let mutex = if matches!(clients, Clients::One) { mutex.fair() } else { mutex };
         let served = served.clone();
         tokio::spawn(async move {
             let guard = mutex.lock().await.expect("granted");
-            // Nobody listens where the test has failed already.
+            // Nobody receives if the test has failed already.
             let _ = served.send((number, guard));
         });
-        // The next one comes when this one stands in the queue.
+        // The next one comes when this one is in the queue.
         stage.waiters(&first, number + 1).await;
     }
     release(held).await;
@@ -60,7 +60,7 @@ pub(super) async fn hand_over_leaves_no_gap(stage: &Stage) {
         let seen = stage.inspect(&newcomer).await.holder.expect("the store made it the holder in the same step");
         assert_eq!(seen.label, "b");
         assert!(newcomer.mutex(stage.name()).try_lock().await.expect("an answer").is_none(), "nobody gets in between");
-        let guard = soon("it is told", waiting).await.expect("no panic");
+        let guard = soon("it is notified", waiting).await.expect("no panic");
         assert_eq!(guard.token(), seen.token);
         release(guard).await;
     }
@@ -70,7 +70,7 @@ const ROUNDS: u64 = 25;
 const TASKS: usize = 4;
 const CLIENTS: usize = 4;
 
-/// A counter that no machine instruction protects: read, give way, write.
+/// A counter without an atomic update: read, yield, write.
 pub(super) async fn exclusion_and_progress(stage: &Stage) {
     let counter = Arc::new(AtomicU64::new(0));
     let served: Arc<Vec<AtomicU64>> = Arc::new((0..CLIENTS * TASKS).map(|_| AtomicU64::new(0)).collect());
@@ -88,7 +88,7 @@ pub(super) async fn exclusion_and_progress(stage: &Stage) {
                 let mut last = Token::default();
                 start.wait().await;
                 let mut rounds = 0;
-                // On and on until everybody has had a turn: a client may not starve the others, however fast it hands on.
+                // Until everybody has had a turn: a client may not starve the others, however fast it hands over.
                 while rounds < ROUNDS || served.iter().any(|turns| turns.load(Ordering::SeqCst) == 0) {
                     rounds += 1;
                     let guard = mutex.lock().await.expect("granted");
@@ -131,7 +131,7 @@ pub(super) async fn tokens_rise_over_clients(stage: &Stage) {
         let guard = client.mutex(stage.name()).try_lock().await.expect("an answer").expect("free");
         assert!(guard.token() > last);
         last = guard.token();
-        // Some say goodbye, and some just go.
+        // Some clients are closed, and some are only dropped.
         if last.get() % 2 == 0 {
             release(guard).await;
         }
@@ -158,7 +158,7 @@ pub(super) async fn impatient_waiter_is_passed_over(stage: &Stage) {
     assert!(begun.elapsed() >= wait);
     stage.waiters(&a, 1).await;
     release(held).await;
-    let guard = soon("who is patient is served", waiting).await.expect("no panic");
+    let guard = soon("the patient waiter is served", waiting).await.expect("no panic");
     release(guard).await;
     eventually("nobody is left", async || stage.inspect(&a).await.holder.is_none()).await;
 }
@@ -169,7 +169,7 @@ pub(super) async fn no_patience_is_answered(stage: &Stage) {
     let mut in_vain = 0;
     for round in 0..90 {
         let wait = [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(20)][round % 3];
-        // Who was dropped from the queue for its impatience leaves nothing there, nor does who was answered too late.
+        // A waiter that gave up leaves nothing in the queue, and neither does one whose answer came too late.
         eventually("nobody is left", async || {
             let seen = stage.inspect(&a).await;
             seen.waiters == 0 && seen.holder.is_none()
@@ -181,7 +181,7 @@ pub(super) async fn no_patience_is_answered(stage: &Stage) {
         };
         let guard = taken.expect("free");
         match answered(&theirs, wait).await {
-            Some(none) => assert!(none.is_none(), "somebody else holds"),
+            Some(none) => assert!(none.is_none(), "another client holds"),
             None => in_vain += 1,
         }
         release(guard).await;
@@ -189,10 +189,10 @@ pub(super) async fn no_patience_is_answered(stage: &Stage) {
     assert!(in_vain < 10, "a machine this slow proves nothing: {in_vain} answers took too long");
 }
 
-/// What a store is given to answer, however short the caller's patience.
+/// How long a store may take to answer, however short the caller's wait.
 const ANSWER: Duration = Duration::from_millis(500);
 
-/// `None` where the answer did take longer than that, as on a machine that does ten other things.
+/// Returns `None` if the answer took longer than that, as on a machine that does ten other things.
 async fn answered(mutex: &Mutex, wait: Duration) -> Option<Option<Guard>> {
     let begun = Instant::now();
     match mutex.try_lock_for(wait).await {

@@ -1,4 +1,4 @@
-//! Owners: inside together, one at a time with everybody else.
+//! Owners: tasks of one owner hold together, and exclude everybody else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +13,8 @@ const ROUNDS: u64 = 25;
 const OWNERS: usize = 4;
 const TASKS: usize = 3;
 
-/// A counter that no machine instruction protects. The tasks of one owner do not exclude each other, and have a lock of
-/// their own beside it.
+/// A counter without an atomic update. The tasks of one owner do not exclude each other, and have a lock of their own
+/// beside it.
 pub(super) async fn owners_exclude_each_other(stage: &Stage) {
     let clients = [stage.client("a").await, stage.client("b").await];
     let counter = Arc::new(AtomicU64::new(0));
@@ -46,7 +46,7 @@ pub(super) async fn owners_exclude_each_other(stage: &Stage) {
     assert_eq!(counter.load(Ordering::SeqCst), (OWNERS * TASKS) as u64 * ROUNDS, "nobody overwrote anybody");
 }
 
-/// The same by threads, each of which is an owner.
+/// As before with threads, each of which is an owner.
 pub(super) async fn threads_exclude_each_other(stage: &Stage) {
     let counter = Arc::new(AtomicU64::new(0));
     let mut threads = Vec::new();
@@ -105,13 +105,10 @@ pub(super) async fn a_loss_is_told_to_threads(stage: &Stage) {
     let revoked = witness.mutex(stage.name()).revoke(&seen, Duration::from_secs(5)).await.expect("an answer");
     assert!(matches!(revoked, Revoked::Within(_)), "{revoked:?}");
     assert_eq!(
-        soon("who waits is told", waiting).await.expect("no panic").map(|lost| lost.reason()),
+        soon("the waiting thread is notified", waiting).await.expect("no panic").map(|lost| lost.reason()),
         Some(LostReason::Revoked)
     );
-    assert_eq!(
-        soon("who asked for it is called", told.recv()).await.map(|lost| lost.reason()),
-        Some(LostReason::Revoked)
-    );
+    assert_eq!(soon("the callback is called", told.recv()).await.map(|lost| lost.reason()), Some(LostReason::Revoked));
     drop(guard);
     eventually("it is given back", async || stage.inspect(&witness).await.holder.is_none()).await;
 }

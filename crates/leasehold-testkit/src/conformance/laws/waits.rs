@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use crate::conformance::stage::{Stage, soon};
 
-/// How many calls there are, of each kind.
+/// The number of calls of each kind.
 const CALLS: u32 = 250;
 /// The longest wait.
 const LONGEST: Duration = Duration::from_millis(50);
@@ -17,11 +17,11 @@ const LONGEST: Duration = Duration::from_millis(50);
 const LAST: Duration = Duration::from_millis(5);
 /// The lock is released at most this long before the wait ends.
 const MOMENTS: Duration = Duration::from_millis(3);
-/// What a store is given to answer, however short the caller's wait (the table *Time* of the crate's front page).
+/// How long a store may take to answer, however short the caller's wait (the table *Time* of the crate's front page).
 const ANSWER: Duration = Duration::from_millis(500);
 
 /// While others lock and release all the time, a short wait ends with a guard or without one. It never ends with an
-/// error: the store answers, and somebody else holds, or is on the way out.
+/// error: the store answers, and another client holds, or is about to release.
 pub(super) async fn short_waits_are_answered(stage: &Stage) {
     let (ours, theirs) = (stage.client("ours").await, stage.client("theirs").await);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -42,7 +42,7 @@ pub(super) async fn short_waits_are_answered(stage: &Stage) {
     assert!(late < CALLS / 10, "a machine this slow proves nothing: {late} answers were late");
 }
 
-/// The lock is released at some moment shortly before the wait is over: the grant is on its way when it ends.
+/// The lock is released at a moment shortly before the wait is over: the grant is in flight when the wait ends.
 async fn last_moments(stage: &Stage, ours: &Leasehold, theirs: &Leasehold) -> u32 {
     let kinds = [("plain", Mutex::clone as fn(&Mutex) -> Mutex), ("full lease", |mutex| mutex.clone().full_lease())];
     let [plain, full_lease] = kinds.map(|(kind, of)| {
@@ -67,7 +67,7 @@ async fn last_moments(stage: &Stage, ours: &Leasehold, theirs: &Leasehold) -> u3
     plain.await.expect("no panic") + full_lease.await.expect("no panic")
 }
 
-/// Locks and releases, until told to stop. Answers how often.
+/// Locks and releases until it gets a stop signal. Returns how often it did.
 fn contend(mutex: Mutex, is_over: Arc<AtomicBool>) -> JoinHandle<u32> {
     tokio::spawn(async move {
         let mut turns = 0;
@@ -75,14 +75,14 @@ fn contend(mutex: Mutex, is_over: Arc<AtomicBool>) -> JoinHandle<u32> {
             let guard = mutex.lock().await.expect("granted");
             guard.release().await.map(drop).expect("given back");
             turns += 1;
-            // What is handed on inside a client gives the others of this thread no turn by itself.
+            // A hand-over inside a client does not let the other tasks of this thread run by itself.
             tokio::task::yield_now().await;
         }
         turns
     })
 }
 
-/// Whether a call had the lock, and whether its answer came later than is promised.
+/// Returns whether a call got the lock, and whether its answer came later than promised.
 async fn one(mutex: &Mutex, wait: Duration, call: u32) -> (u32, u32) {
     let begun = Instant::now();
     let ended: Result<Option<Guard>, _> = mutex.try_lock_for(wait).await;
@@ -91,13 +91,13 @@ async fn one(mutex: &Mutex, wait: Duration, call: u32) -> (u32, u32) {
         Err(error) => {
             let took = begun.elapsed();
             let is_late = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Quorum) && took >= wait + ANSWER;
-            assert!(is_late, "call {call}, told to wait {wait:?}, ended after {took:?}: {error}");
+            assert!(is_late, "call {call}, with a wait of {wait:?}, ended after {took:?}: {error}");
             (0, 1)
         }
     }
 }
 
-/// Calls with waits from 0 to 50 ms. Answers how many answers came later than is promised.
+/// Makes calls with waits from 0 to 50 ms. Returns how many answers came later than promised.
 async fn calls(mutex: &Mutex) -> u32 {
     let mut late = 0;
     for call in 0..CALLS {

@@ -24,7 +24,7 @@ pub(super) async fn cool_down(stage: &Stage) {
     let seen = b.inspect().await.holder.expect("it cools down");
     assert_eq!((seen.id, seen.token, seen.state), (id.public(), token.plus(3), GrantState::CoolingDown));
 
-    // Nothing of the attempt lengthens it, or ends it.
+    // No request of the attempt lengthens it, or ends it.
     assert_eq!(a.ask(cool_down(LEASE_MS)).await.outcome, left(Was::Granted));
     assert_eq!(a.ask(Op::Leave { id, used: token }).await.outcome, left(Was::Absent));
     assert_eq!(a.release(id, token).await.outcome, Outcome::Released);
@@ -39,7 +39,7 @@ pub(super) async fn cool_down(stage: &Stage) {
     let Outcome::Busy { left_us } = busy.outcome else { panic!("it cools down: {busy:?}") };
     assert_eq!(busy.now_us + left_us, end_us);
 
-    // An operator does.
+    // A revocation by an operator ends it.
     let revoke = Op::Revoke { holder: id.public(), token: token.plus(3), grace_ms: 4_000 };
     assert_eq!(b.ask(revoke).await.outcome, Outcome::Revoking { left_us: 0 });
     let next = other.take_as(theirs, LEASE_MS).await;
@@ -59,20 +59,20 @@ pub(super) async fn notifies(stage: &Stage) {
     let end_us = begun.now_us + COOL_MS * 1000;
     ends(&mut b, waiting[0], token, end_us).await;
     ends(&mut c, waiting[1], token, end_us).await;
-    a.hears_nothing().await;
-    // The one that is first gives up: nobody is granted anything, and the next one is notified again.
+    a.expect_no_message().await;
+    // The first waiter gives up: nobody is granted anything, and the next one is notified again.
     let _ = b.ask(Op::Leave { id: waiting[0], used: Token::NONE }).await;
     ends(&mut c, waiting[1], token, end_us).await;
     let revoke = Op::Revoke { holder: id.public(), token, grace_ms: 0 };
     assert_eq!(left_us(&c.ask(revoke).await), 0);
-    let push = c.hear().await;
+    let push = c.next_message().await;
     assert_eq!((push.id, push.event), (waiting[1], Event::Granted));
     let _ = c.release(waiting[1], push.token).await;
 }
 
-/// The next message says that what this attempt waits for ends then.
+/// Expects that the next message gives this end of the lease for which this attempt waits.
 async fn ends(waiter: &mut Raw, id: GrantId, token: Token, end_us: u64) {
-    let told = waiter.hear().await;
-    assert_eq!((told.id, told.token, told.event), (id, token, Event::Ending));
-    assert_eq!((told.now_us + told.left_us, told.contention), (end_us, Contention::Others));
+    let message = waiter.next_message().await;
+    assert_eq!((message.id, message.token, message.event), (id, token, Event::Ending));
+    assert_eq!((message.now_us + message.left_us, message.contention), (end_us, Contention::Others));
 }

@@ -1,6 +1,6 @@
-//! The protocol's rules at the seam: what every store answers to one request, whoever asks.
+//! The protocol's rules at the store's interface: the answer of every store to one request of any session.
 //!
-//! Times are read off the answers and never off a clock of ours, so that a slow machine changes nothing.
+//! Times are read from the answers and never from a clock of the test, so that a slow machine changes nothing.
 
 mod claims;
 mod cooling;
@@ -19,48 +19,48 @@ dimension! {
     Rule {
         /// A free lease goes to the queue, never to a newcomer.
         P1QueueFirst,
-        /// A step looks at no more than 64 waiters, and says that there are more.
+        /// A step examines no more than 64 waiters, and reports that there are more.
         P1Bounded,
-        /// Answers carry what is left, and repeating a request lengthens nothing.
+        /// Answers carry the remaining time, and repeating a request lengthens nothing.
         P2WhatIsLeft,
-        /// A repeated acquire is the same grant; a repeated release is released; a released id is gone.
+        /// A repeated acquire is the same grant; a repeated release is confirmed again; a released ID is gone.
         P3Repeats,
-        /// Only this id with this token is renewed and released.
+        /// Only this ID with this token can be renewed and released.
         P3OnlyThis,
         /// A request that comes late does nothing.
         P4Late,
-        /// A release makes the next waiter the holder, and tells it alone.
+        /// A release makes the next waiter the holder, and notifies only that one.
         P5HandsOver,
-        /// Whose inbox is detached is passed over.
+        /// A session whose inbox is detached is passed over.
         P6Detached,
-        /// Who comes back with a ticket comes back to its place.
+        /// A waiter that comes back with a ticket gets its old place.
         P6Place,
-        /// An inbox that was attached anew is not detached by the end of the old link.
+        /// The end of the old link does not detach an inbox that was attached anew.
         P6AttachedAnew,
-        /// A pushed grant lasts for a claim, and is whole when it was renewed.
+        /// A pushed grant lasts for a claim, and is whole once it was renewed.
         P7Claim,
         /// A fixed lease is claimed once, from its grant on.
         P7Fixed,
         /// A session that let a claim lapse costs no second one.
         P7Lapse,
-        /// Every answer says whether others wait.
+        /// Every answer reports whether others wait.
         P9Level,
-        /// The holder of a range is told when somebody begins to wait, and when to wait in strict order.
+        /// The holder of a range is notified when somebody begins to wait, and when a waiter in strict order does.
         P9Wanted,
-        /// A revocation names the token, tells its holder, and leaves it its grace.
+        /// A revocation names the token, notifies its holder, and leaves it its grace.
         P10Revoke,
-        /// A revocation notifies the next waiters of two sessions when the lease ends; a waiter that leaves, those behind
-        /// it.
+        /// A revocation notifies the next waiters of two sessions when the lease ends. When a waiter leaves, the waiters
+        /// behind it are notified.
         P10Notifies,
-        /// A leave takes an entry out, and hands a grant on.
+        /// A leave removes an entry, and hands a grant over.
         P16Leave,
-        /// Tokens are reserved, grow, and the next one is above all that were used.
+        /// Tokens are reserved, ranges grow, and the next token is above all that were used.
         P19Reserved,
-        /// A range that nobody reports back is burnt.
+        /// Tokens of a range that nobody reports back are not used again.
         P19Burnt,
-        /// A range grows for its holder alone.
+        /// A range grows only for its holder.
         P19ForItsHolder,
-        /// A lease that was given back cools down: a repeat lengthens nothing, and nothing of the attempt ends it.
+        /// A released lease cools down: a repeat lengthens nothing, and no request of the attempt ends it.
         P23CoolDown,
         /// The waiters of two sessions are notified when a cool-down ends.
         P23Notifies,

@@ -1,4 +1,4 @@
-//! Who waits, who is passed over, and who is told: P1, P5, P6, P9, P16.
+//! The queue, and which waiters are passed over or notified: P1, P5, P6, P9, P16.
 
 use leasehold_spec::limits::{QUEUE_MAX, SETTLE_STEPS};
 use leasehold_spec::{Contention, Event, Op, Order, Outcome, Patience, Place, Rest, Token, Was};
@@ -7,10 +7,10 @@ use super::raw::{Raw, place, token_of};
 use crate::conformance::stage::{Stage, eventually};
 
 const LEASE_MS: u64 = 20_000;
-/// The shortest lease: it has soon ended.
+/// The shortest lease, which ends soon.
 const SHORT_MS: u64 = 100;
 
-/// For somebody who has given up already.
+/// The place of a waiter that has given up already.
 fn impatient() -> Place {
     Place { limit_ms: Some(0), ..place() }
 }
@@ -25,8 +25,8 @@ pub(super) async fn queue_first(stage: &Stage) {
     let answer = c.acquire(newcomer, LEASE_MS, Patience::Try).await;
     assert!(matches!(answer.outcome, Outcome::Busy { .. }), "the queue comes first: {answer:?}");
     assert!(c.is_held_by(waiter).await);
-    assert!(answer.handed_claim_ms.is_some(), "who asked hears that it handed over, and looks after it");
-    let push = b.hear().await;
+    assert!(answer.handed_claim_ms.is_some(), "the client learns that it handed over, and follows it up");
+    let push = b.next_message().await;
     assert_eq!((push.id, push.event), (waiter, Event::Granted));
     assert_eq!(b.release(waiter, push.token).await.outcome, Outcome::Released);
 }
@@ -45,7 +45,7 @@ pub(super) async fn bounded(stage: &Stage) {
     assert_eq!(
         (released.outcome, released.rest),
         (Outcome::Released, Rest::More),
-        "64 were looked at, and there are more"
+        "64 were examined, and there are more"
     );
     assert_eq!(a.inspect().await.waiters, 2);
     let newcomer = a.id();
@@ -53,7 +53,7 @@ pub(super) async fn bounded(stage: &Stage) {
     assert_eq!((more.outcome, more.rest), (Outcome::Settled, Rest::Done));
     assert!(a.is_held_by(last).await);
     assert!(matches!(a.acquire(newcomer, LEASE_MS, Patience::Try).await.outcome, Outcome::Busy { .. }));
-    let push = b.hear().await;
+    let push = b.next_message().await;
     let _ = b.release(last, push.token).await;
 }
 
@@ -64,19 +64,23 @@ pub(super) async fn hands_over(stage: &Stage) {
     b.queue(second, LEASE_MS, place()).await;
     c.queue(third, LEASE_MS, place()).await;
     let released = a.release(first, token).await;
-    assert_eq!((released.outcome, released.handed_claim_ms), (Outcome::Released, Some(1_000)), "it says for how long");
+    assert_eq!(
+        (released.outcome, released.handed_claim_ms),
+        (Outcome::Released, Some(1_000)),
+        "the answer gives the length of the claim"
+    );
     assert!(a.is_held_by(second).await, "in the same step");
-    let push = b.hear().await;
+    let push = b.next_message().await;
     assert_eq!((push.id, push.event, push.contention), (second, Event::Granted, Contention::Others));
     assert!(push.token > token && push.token == released.highest);
-    b.hears_nothing().await;
-    c.hears_nothing().await;
+    b.expect_no_message().await;
+    c.expect_no_message().await;
     assert_eq!(b.release(second, push.token).await.outcome, Outcome::Released);
-    let last = c.hear().await;
+    let last = c.next_message().await;
     assert_eq!((last.id, last.contention), (third, Contention::None));
     assert!(last.token > push.token);
     assert_eq!(c.release(third, last.token).await.outcome, Outcome::Released);
-    a.hears_nothing().await;
+    a.expect_no_message().await;
 }
 
 pub(super) async fn detached(stage: &Stage) {
@@ -87,8 +91,8 @@ pub(super) async fn detached(stage: &Stage) {
     c.queue(third, LEASE_MS, place()).await;
     b.detach(stage).await;
     let _ = a.release(first, token).await;
-    assert!(a.is_held_by(third).await, "nobody would have heard it");
-    let push = c.hear().await;
+    assert!(a.is_held_by(third).await, "nobody would have received a message");
+    let push = c.next_message().await;
     assert_eq!(c.release(third, push.token).await.outcome, Outcome::Released);
     assert_eq!(a.inspect().await.waiters, 0);
 }
@@ -110,10 +114,10 @@ pub(super) async fn place_of(stage: &Stage) -> (Raw, Token, u64) {
     let back = Place { ticket: Some(early_ticket), ..place() };
     assert_eq!(a.queue(early, LEASE_MS, back).await, early_ticket);
     let _ = a.release(holder, token).await;
-    let push = a.hear().await;
-    assert_eq!(push.id, early, "back before who came after it");
+    let push = a.next_message().await;
+    assert_eq!(push.id, early, "back before the later waiter");
     let _ = a.release(early, push.token).await;
-    let push = a.hear().await;
+    let push = a.next_message().await;
     assert_eq!(push.id, late);
     (a, push.token, late.counter)
 }
@@ -133,10 +137,10 @@ pub(super) async fn attached_anew(stage: &Stage) {
     let old = b.attach_anew(stage).await;
     old.close();
     drop(old);
-    // An exchange later the store has seen that the old one has ended, where it is to be seen at all.
+    // One exchange later the store has seen the end of the old one, where it can be seen at all.
     let _ = b.now_us().await;
     let _ = a.release(first, token).await;
-    let push = b.hear().await;
+    let push = b.next_message().await;
     assert_eq!((push.id, push.event), (second, Event::Granted));
     let _ = b.release(second, push.token).await;
 }
@@ -176,10 +180,10 @@ pub(super) async fn leave(stage: &Stage) {
     );
     b.queue(second, LEASE_MS, place()).await;
     assert_eq!(a.release(first, token).await.outcome, Outcome::Released);
-    let push = c.hear().await;
-    // It was granted, and does not want it any more.
+    let push = c.next_message().await;
+    // The waiter was granted, and does not want the lease any more.
     assert_eq!(c.ask(Op::Leave { id: third, used: Token::NONE }).await.outcome, left(Was::Granted));
-    let next = b.hear().await;
+    let next = b.next_message().await;
     assert_eq!(next.id, second, "handed on in the same step");
     assert!(next.token > push.token && b.is_held_by(second).await);
     let late = c.acquire(third, LEASE_MS, Patience::Queue(place())).await;

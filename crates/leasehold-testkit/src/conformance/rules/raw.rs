@@ -1,4 +1,4 @@
-//! A client that does nothing of its own accord: it sends what it is told to, and keeps what it hears.
+//! A client that does nothing by itself: it sends the requests that it is given, and keeps the messages that it gets.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -21,7 +21,7 @@ pub(in crate::conformance) struct Raw {
     name: Name,
     counter: u64,
     taken: Option<(GrantId, Token)>,
-    heard: mpsc::UnboundedReceiver<Message>,
+    messages: mpsc::UnboundedReceiver<Message>,
 }
 
 const LONG_MS: u64 = 600_000;
@@ -30,29 +30,29 @@ impl Raw {
     pub(in crate::conformance) async fn attach(stage: &Stage) -> Self {
         let random = RandomState::new();
         let session = SessionId(u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1)));
-        let (link, heard) = Self::link(stage, session).await;
+        let (link, messages) = Self::link(stage, session).await;
         let name = Name::new(stage.name()).expect("cells have good names");
-        Self { link, session, name, counter: 0, taken: None, heard }
+        Self { link, session, name, counter: 0, taken: None, messages }
     }
 
     async fn link(stage: &Stage, session: SessionId) -> (Arc<dyn Link>, mpsc::UnboundedReceiver<Message>) {
         let store = choose(stage.url(), None, &Real::world()).expect("a good URL");
         let link = store.open().await.expect("connected");
-        let (told, heard) = mpsc::unbounded_channel();
-        // Nobody listens any more when the cell has ended.
-        let inbox: Inbox = Arc::new(move |message| drop(told.send(message)));
+        let (sender, messages) = mpsc::unbounded_channel();
+        // Nobody receives any more when the cell has ended.
+        let inbox: Inbox = Arc::new(move |message| drop(sender.send(message)));
         link.attach(session, inbox).await.expect("attached");
-        (link, heard)
+        (link, messages)
     }
 
-    /// Attaches anew, with a link of its own. Answers the old one.
+    /// Attaches anew, with a link of its own. Returns the old link.
     pub(super) async fn attach_anew(&mut self, stage: &Stage) -> Arc<dyn Link> {
-        let (link, heard) = Self::link(stage, self.session).await;
-        self.heard = heard;
+        let (link, messages) = Self::link(stage, self.session).await;
+        self.messages = messages;
         std::mem::replace(&mut self.link, link)
     }
 
-    /// Closes its link, and waits until the store has seen it.
+    /// Closes its link, and waits until the store has seen that.
     pub(super) async fn detach(&self, stage: &Stage) {
         self.link.close();
         eventually("it is detached", async || !stage.running().is_attached(self.session)).await;
@@ -68,12 +68,12 @@ impl Raw {
     }
 
     pub(super) async fn ask(&self, op: Op) -> Answer {
-        // A guess chooses the way to the answer, never the answer: the wrong one must do.
+        // A guess changes the path to the answer, never the answer: a wrong guess must work too.
         let guess = if self.counter.is_multiple_of(2) { Contention::None } else { Contention::Others };
         self.link.apply(&self.name, &op, guess).await.expect("an answer")
     }
 
-    /// Takes the lease, which is free, for long.
+    /// Takes the lease, which is free, for a long time.
     pub(in crate::conformance) async fn take(&mut self) -> Token {
         let id = self.id();
         let token = self.take_as(id, LONG_MS).await;
@@ -81,7 +81,7 @@ impl Raw {
         token
     }
 
-    /// Has the lease that it took end soon.
+    /// Makes the lease that it took end soon.
     pub(in crate::conformance) async fn shorten(&self, lease_ms: u64) {
         let (id, token) = self.taken.expect("it took it");
         assert_eq!(left_us(&self.renew(id, token, From::Now, lease_ms).await), lease_ms * 1000);
@@ -91,7 +91,7 @@ impl Raw {
         self.take_range(id, lease_ms, 1).await.0
     }
 
-    /// Takes the lease with so many tokens. Answers the first, and how many there are.
+    /// Takes the lease with this many tokens. Returns the first, and their number.
     pub(super) async fn take_range(&self, id: GrantId, lease_ms: u64, range: u64) -> (Token, u64) {
         match self.acquire_range(id, lease_ms, Patience::Try, range).await.outcome {
             Outcome::Granted { token, range, .. } => (token, range),
@@ -108,7 +108,7 @@ impl Raw {
         self.ask(Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: "raw".into(), range })).await
     }
 
-    /// Many at once.
+    /// Sends many acquires at once.
     pub(super) async fn acquire_all(&self, ids: &[GrantId], lease_ms: u64, patience: &Patience) -> Vec<Answer> {
         let mut asked: Vec<_> =
             ids.iter().map(|id| Box::pin(self.acquire(*id, lease_ms, patience.clone()))).map(Some).collect();
@@ -126,7 +126,7 @@ impl Raw {
         answers
     }
 
-    /// Joins the queue. Answers the ticket.
+    /// Joins the queue. Returns the ticket.
     pub(super) async fn queue(&self, id: GrantId, lease_ms: u64, place: Place) -> u64 {
         match self.acquire(id, lease_ms, Patience::Queue(place)).await.outcome {
             Outcome::Queued { ticket, .. } => ticket,
@@ -156,9 +156,9 @@ impl Raw {
         self.inspect().await.holder.is_some_and(|holder| holder.id == id.public())
     }
 
-    /// The next message.
-    pub(super) async fn hear(&mut self) -> Delivery {
-        match soon("a message", self.heard.recv()).await {
+    /// Returns the next message.
+    pub(super) async fn next_message(&mut self) -> Delivery {
+        match soon("a message", self.messages.recv()).await {
             Some(Message::Delivery(name, delivery)) => {
                 assert_eq!(name, self.name);
                 assert_eq!(delivery.to, self.session);
@@ -168,14 +168,14 @@ impl Raw {
         }
     }
 
-    /// Nothing was sent before an exchange that begins now.
-    pub(super) async fn hears_nothing(&mut self) {
+    /// Checks that nothing was sent before an exchange that begins now.
+    pub(super) async fn expect_no_message(&mut self) {
         let _ = self.now_us().await;
-        assert!(self.heard.try_recv().is_err(), "it was told something");
+        assert!(self.messages.try_recv().is_err(), "it got a message");
     }
 }
 
-/// A place for somebody who waits for ever.
+/// The place of a waiter without a time limit.
 pub(super) fn place() -> Place {
     Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed }
 }

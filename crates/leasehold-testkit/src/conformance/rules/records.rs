@@ -27,7 +27,7 @@ pub(super) async fn what_is_left(stage: &Stage) {
     assert_eq!(
         queued.now_us + left_us,
         renewed.now_us + LEASE_MS * 1000,
-        "a waiter hears when the holder's lease ends"
+        "a waiter learns when the holder's lease ends"
     );
     let _ = b.ask(Op::Leave { id: theirs, used: Token::NONE }).await;
     let _ = a.release(id, token_of(&first)).await;
@@ -75,7 +75,7 @@ pub(super) async fn late(stage: &Stage) {
     let past_us = a.now_us().await;
     let refused = a.ask(Op::Acquire(acquire(id, past_us - 1))).await;
     assert_eq!(refused.outcome, Outcome::Late);
-    assert!(refused.now_us >= past_us, "it says what time it is");
+    assert!(refused.now_us >= past_us, "the answer has the time");
     assert_eq!(a.inspect().await.holder, None, "nothing was done");
     let token = a.take_as(id, LEASE_MS).await;
     assert_eq!(a.ask(Op::Acquire(acquire(other, past_us - 1))).await.outcome, Outcome::Late);
@@ -85,5 +85,5 @@ pub(super) async fn late(stage: &Stage) {
     assert_eq!(a.ask(Op::Renew(renew)).await.outcome, Outcome::Late);
     let now_us = a.now_us().await;
     assert!(now_us + a.inspect().await.holder.expect("held").left_us <= end_us + LEASE_MS * 1000, "nor was it renewed");
-    assert_eq!(a.release(id, token).await.outcome, Outcome::Released, "what gives back is never late");
+    assert_eq!(a.release(id, token).await.outcome, Outcome::Released, "a release is never late");
 }

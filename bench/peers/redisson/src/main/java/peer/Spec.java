@@ -3,7 +3,7 @@ package peer;
 import java.util.Map;
 import org.yaml.snakeyaml.Yaml;
 
-/** What a worker is told. {@code each} is negative where it is the clock that ends the run. */
+/** The task of a worker. {@code each} is negative if the clock ends the run. */
 record Spec(
         String system,
         String url,
@@ -15,7 +15,7 @@ record Spec(
         long windowMs,
         long each) {
 
-    /** Reads one line of JSON: by Redisson's own reader of YAML, which JSON is. */
+    /** Reads one line of JSON, with Redisson's own YAML parser: JSON is a subset of YAML. */
     @SuppressWarnings("unchecked")
     static Spec of(String line) {
         Map<String, Object> told = new Yaml().load(line);
@@ -38,13 +38,13 @@ record Spec(
         return ((Number) from.get(name)).longValue();
     }
 
-    /** As this one, with names of this process for so long, without a counter, and with few tasks: they share a name. */
+    /** Returns a spec for a warm-up of this length, with few tasks on names of this process, and without a counter. */
     Spec warmUp(String use, long ms) {
         String own = prefix + ":warm-up:" + ProcessHandle.current().pid();
         return new Spec(system, url, Math.min(tasks, 8), use, own, null, ms, 0, -1);
     }
 
-    /** After this a run hangs: no lock waits for as long. */
+    /** Returns the time after which a run counts as hanging: no lock waits for as long. */
     long limitMs() {
         return 60_000 + (each >= 0 ? each * 20 : warmUpMs + windowMs);
     }

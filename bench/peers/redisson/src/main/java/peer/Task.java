@@ -3,7 +3,7 @@ package peer;
 import java.util.HashMap;
 import java.util.Map;
 
-/** What one task has to do and has done. It knows the clock, and nothing of locks. */
+/** The work and the figures of one task. It uses the clock, and is independent of the lock. */
 final class Task {
     private final Spec spec;
     private final int number;
@@ -18,7 +18,7 @@ final class Task {
         this.startedNs = startedNs;
     }
 
-    /** The name that it locks again and again, or null where each pair has its own. */
+    /** Returns the name that it locks for all pairs, or null if each pair has its own. */
     String keptName() {
         return switch (spec.use()) {
             case "one" -> spec.prefix();
@@ -48,7 +48,7 @@ final class Task {
         return (System.nanoTime() - startedNs) / 1_000_000;
     }
 
-    /** The greatest wait that is told as the same one: eight binary digits, so less than one per cent. */
+    /** Returns the greatest wait of the same bucket: eight binary digits, so less than one percent off. */
     private static long bucket(long us) {
         int shift = Math.max(Long.SIZE - Long.numberOfLeadingZeros(us) - 8, 0);
         return ((us >> shift) + 1 << shift) - 1;

@@ -24,8 +24,8 @@ import org.redisson.client.codec.LongCodec;
 import org.redisson.config.Config;
 
 /**
- * Measures Redisson's locks as the benchmark measures its own: the same work, told in the same words. See README.md,
- * "What a worker is told".
+ * Measures Redisson's locks like the benchmark's own systems: it gets the same tasks in the same protocol. See README.md,
+ * "The protocol of a worker".
  */
 public final class Worker {
     private static final Map<String, String> SYSTEMS = new TreeMap<>(Map.of(
@@ -37,7 +37,7 @@ public final class Worker {
             "; lockAsync with a holder id for each task; defaults: watchdog 30s renewed every 10s, pool of 64"
                     + " connections, 16 + 32 threads; warmed up for 4s before it is ready";
 
-    /** The run's own warm-up is for connections and buffers; what is compiled while it runs needs more. */
+    /** The run's own warm-up is for connections and buffers; code that is compiled while it runs needs more. */
     private static final long WARM_UP_MS = 2_000;
 
     private final RedissonClient client;
@@ -52,7 +52,7 @@ public final class Worker {
         client = Redisson.create(config(spec.url(), false));
         counter = spec.counter() == null
                 ? null
-                // Apart from the locks' connections, as in every worker.
+                // A connection apart from the locks', as in every worker.
                 : Redisson.create(config(spec.url(), true)).getBucket(spec.counter(), LongCodec.INSTANCE);
     }
 
@@ -60,7 +60,7 @@ public final class Worker {
         try {
             System.out.println(arguments.length == 1 && arguments[0].equals("--about") ? about() : work());
             System.out.flush();
-            // Without a farewell: Redisson's takes seconds.
+            // Without an orderly shutdown: Redisson's takes seconds.
             Runtime.getRuntime().halt(0);
         } catch (Throwable failure) {
             fail(failure);
@@ -112,7 +112,7 @@ public final class Worker {
         System.out.println("ready");
         System.out.flush();
         if (!"go".equals(input.readLine())) {
-            throw new IllegalStateException("the run was called off");
+            throw new IllegalStateException("the run was aborted");
         }
         return worker.measure();
     }
@@ -140,7 +140,7 @@ public final class Worker {
                 + ",\"waits\":" + waits.entrySet().stream().map(e -> List.of(e.getKey(), e.getValue())).toList() + "}";
     }
 
-    /** What all threads of this process have used so far. */
+    /** Returns the processor time of all threads of this process so far. */
     private static long cpuUs() {
         return ((OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime() / 1_000;
     }
@@ -154,7 +154,7 @@ public final class Worker {
             tasks.add(task);
             running.add(new CompletableFuture<>());
             String name = task.keptName();
-            // A holder is a number to Redisson; a thread's would be shared by all tasks that the thread carries on.
+            // Redisson identifies a holder by a number; the number of a thread would be shared by all tasks that run on it.
             nextPair(spec, task, name == null ? null : lock(spec, name), number + 1, running.get(number));
         }
         try {

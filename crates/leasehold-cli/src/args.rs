@@ -14,12 +14,12 @@ use crate::{show, tips};
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, arg_required_else_help = true, after_help = MAIN)]
-pub(crate) struct Said {
+pub(crate) struct Arguments {
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
 
-impl Said {
+impl Arguments {
     /// Reads the arguments of this process.
     ///
     /// # Errors
