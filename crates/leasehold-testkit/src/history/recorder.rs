@@ -214,7 +214,7 @@ impl Held {
         Counting { held: self, read_us: self.granted_us }.wrote(read, answer);
     }
 
-    fn who(&self) -> (String, String) {
+    fn identity(&self) -> (String, String) {
         (self.name.clone(), self.client.clone())
     }
 }

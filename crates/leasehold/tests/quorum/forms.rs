@@ -171,17 +171,17 @@ async fn a_closed_client_releases() {
 async fn two_processes_in_turns() {
     let quorum = five().await;
     let mut both = [Worker::start(&quorum.url()), Worker::start(&quorum.url())];
-    both[0].tell(&format!("lock {NAME} 5000"));
-    let mut token: u64 = both[0].hears("held").parse().unwrap();
+    both[0].command(&format!("lock {NAME} 5000"));
+    let mut token: u64 = both[0].expect_line("held").parse().unwrap();
     for turn in 0..6 {
         let (holder, next) = (turn % 2, 1 - turn % 2);
-        both[next].tell(&format!("lock {NAME} 5000"));
+        both[next].command(&format!("lock {NAME} 5000"));
         wait_until("it waits", LONG, || quorum.servers().iter().filter(|server| waiters(server) == 1).count() >= 3);
-        both[holder].tell(&format!("check {token}"));
-        both[holder].hears("valid");
-        both[holder].tell(&format!("release {token}"));
-        assert_eq!(both[holder].hears("released"), "Ok(Released)");
-        let held: u64 = both[next].hears("held").parse().unwrap();
+        both[holder].command(&format!("check {token}"));
+        both[holder].expect_line("valid");
+        both[holder].command(&format!("release {token}"));
+        assert_eq!(both[holder].expect_line("released"), "Ok(Released)");
+        let held: u64 = both[next].expect_line("held").parse().unwrap();
         assert!(held > token);
         token = held;
     }

@@ -135,8 +135,8 @@ async fn kill_a_holder(dead: usize) {
     let (quorum, lease) = (five().await, Duration::from_millis(1500));
     let next = client(&quorum.url(), lease).await;
     let mut holder = Worker::start(&quorum.url());
-    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
-    let token: u64 = holder.hears("held").parse().unwrap();
+    holder.command(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.expect_line("held").parse().unwrap();
     wait_until("five votes", LONG, || quorum.servers().iter().all(|server| vote(server).is_some()));
     quorum.servers()[..dead].iter().for_each(RedisServer::kill);
     let living = &quorum.servers()[dead..];
@@ -168,8 +168,8 @@ async fn revoke_a_stopped_holder(dead: usize) {
     let (quorum, grace) = (five().await, Duration::from_secs(1));
     let next = client(&quorum.url(), MAX_LEASE).await;
     let mut holder = Worker::start(&quorum.url());
-    holder.tell(&format!("lock {NAME} {}", MAX_LEASE.as_millis()));
-    let token: u64 = holder.hears("held").parse().unwrap();
+    holder.command(&format!("lock {NAME} {}", MAX_LEASE.as_millis()));
+    let token: u64 = holder.expect_line("held").parse().unwrap();
     wait_until("five votes", LONG, || quorum.servers().iter().all(|server| vote(server).is_some()));
     quorum.servers()[..dead].iter().for_each(RedisServer::kill);
     let waiting = join(&next, &quorum.servers()[dead..]).await;
@@ -194,10 +194,10 @@ async fn a_waiter_follows_a_stopped_holder_and_fences_it() {
     let (quorum, shelves, lease) = (five().await, RedisServer::start(), Duration::from_secs(1));
     let next = client(&quorum.url(), lease).await;
     let mut holder = Worker::start(&quorum.url());
-    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
-    let token: u64 = holder.hears("held").parse().unwrap();
-    holder.tell(&format!("spin {token}"));
-    holder.hears("spinning");
+    holder.command(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.expect_line("held").parse().unwrap();
+    holder.command(&format!("spin {token}"));
+    holder.expect_line("spinning");
     let waiting = join(&next, quorum.servers()).await;
     holder.stop();
     let stopped_us = boottime_us();
@@ -206,15 +206,15 @@ async fn a_waiter_follows_a_stopped_holder_and_fences_it() {
     let write = Registers::at(shelves.port()).write_fenced("shelf", guard.token().get());
     assert!(matches!(write, Fenced::Accepted(_)), "{write:?}");
     // The message is sent while the process is stopped: the process handles it first.
-    holder.tell(&format!("check {token}"));
-    holder.tell(&format!("write {} {token}", shelves.port()));
+    holder.command(&format!("check {token}"));
+    holder.command(&format!("write {} {token}", shelves.port()));
     holder.cont();
-    let last_us: u64 = holder.hears("ended").parse().unwrap();
+    let last_us: u64 = holder.expect_line("ended").parse().unwrap();
     assert!(last_us <= stopped_us, "the first check after the stop succeeded");
-    let lost = holder.hears("lost");
+    let lost = holder.expect_line("lost");
     assert!(lost.starts_with(&format!("{NAME} Stopped ")), "the nodes did not cause the loss: {lost}");
-    assert_eq!(holder.hears("refused"), "");
-    holder.tell(&format!("release {token}"));
-    assert_eq!(holder.hears("released"), "Ok(NotHeld)");
+    assert_eq!(holder.expect_line("refused"), "");
+    holder.command(&format!("release {token}"));
+    assert_eq!(holder.expect_line("released"), "Ok(NotHeld)");
     assert_kept(&guard, lease).await;
 }

@@ -207,8 +207,9 @@ impl Ledger {
         self.agenda.wake_by(due_us);
     }
 
-    /// Sets the next alarm of an attempt that was just served. A request that is still due could not be sent, and is not due again in
-    /// the same turn. A request that waits for a connection has no alarm: the next connection wakes every attempt.
+    /// Sets the next alarm of an attempt that was just served. A request that is still due could not be sent, and is not
+    /// due again in the same turn. A request that waits for a connection has no alarm: the next connection wakes every
+    /// attempt.
     pub(crate) fn arm_after(&mut self, counter: u64, reach: Reach, now_us: u64) {
         let Some(due_us) = self.attempts.get(&counter).map(|attempt| attempt.due_us(reach)) else { return };
         if due_us < u64::MAX {
