@@ -77,7 +77,7 @@ async fn of_an_acquire_that_waits() {
     await_waiters(&other, NAME, 1).await;
     assert_eq!(theirs.release().await.unwrap(), Released::Released);
     drop(granted(PROMPT, waiting).await);
-    assert_eq!(other.mutex(NAME).inspect().await.unwrap().waiters, 0, "the queue has one entry");
+    assert_eq!(other.mutex(NAME).inspect().await.unwrap().waiters, 0, "the queue had only one entry");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

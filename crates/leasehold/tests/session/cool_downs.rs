@@ -20,9 +20,9 @@ fn mutex(harness: &Harness) -> Mutex {
 async fn locked(harness: &mut Harness) -> (Guard, GrantId) {
     let mutex = mutex(harness);
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, Acquire { id, range, .. }) = harness.next_acquire().await;
+    let (request, Acquire { id, range, .. }) = harness.next_acquire().await;
     assert_eq!(range, 1, "nothing is handed on inside");
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     (locking.await.unwrap().unwrap(), id)
 }
 
@@ -42,9 +42,9 @@ async fn p23_a_release_asks_for_the_rest_of_the_minimum_hold() {
     let (guard, id) = locked(&mut harness).await;
     world.advance(5_000 * MS);
     let releasing = tokio::spawn(guard.release());
-    let asked = harness.next().await;
-    assert_eq!(asked_for(&asked.op, id), HOLD_MS - 5_000);
-    harness.reply(asked, Outcome::Left { was: Was::Granted }, 7);
+    let request = harness.next().await;
+    assert_eq!(asked_for(&request.op, id), HOLD_MS - 5_000);
+    harness.reply(request, Outcome::Left { was: Was::Granted }, 7);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     pause(50).await;
     harness.expect_no_request();
@@ -55,8 +55,8 @@ async fn p23_a_dropped_guard_asks_for_the_rest_too() {
     let mut harness = Harness::new().await;
     let (guard, id) = locked(&mut harness).await;
     drop(guard);
-    let asked = harness.next().await;
-    assert!((HOLD_MS - 5_000..=HOLD_MS).contains(&asked_for(&asked.op, id)));
+    let request = harness.next().await;
+    assert!((HOLD_MS - 5_000..=HOLD_MS).contains(&asked_for(&request.op, id)));
 }
 
 #[tokio::test]
@@ -64,9 +64,9 @@ async fn p23_a_closed_client_asks_for_the_rest_too() {
     let mut harness = Harness::new().await;
     let (_guard, id) = locked(&mut harness).await;
     let closing = tokio::spawn(harness.leasehold.clone().close());
-    let asked = harness.next().await;
-    assert!((HOLD_MS - 5_000..=HOLD_MS).contains(&asked_for(&asked.op, id)));
-    harness.reply(asked, Outcome::Left { was: Was::Granted }, 7);
+    let request = harness.next().await;
+    assert!((HOLD_MS - 5_000..=HOLD_MS).contains(&asked_for(&request.op, id)));
+    harness.reply(request, Outcome::Left { was: Was::Granted }, 7);
     assert!(closing.await.unwrap().unconfirmed().is_empty());
 }
 
@@ -78,8 +78,8 @@ async fn p23_a_release_after_the_minimum_hold_is_a_release() {
     let (guard, id) = locked(&mut harness).await;
     world.advance(HOLD_MS * MS);
     drop(guard);
-    let asked = harness.next_but_renewals().await;
-    assert_eq!(asked.op, Op::Release { id, token: token(7), used: token(7) });
+    let request = harness.next_but_renewals().await;
+    assert_eq!(request.op, Op::Release { id, token: token(7), used: token(7) });
 }
 
 /// The reply is lost. 5 s later the session asks again, for the time that is left by then. When no time is left, it
@@ -112,9 +112,9 @@ async fn p23_a_cool_down_of_nothing_is_not_held() {
     let mut harness = Harness::new().await;
     let (guard, id) = locked(&mut harness).await;
     let releasing = tokio::spawn(guard.release());
-    let asked = harness.next().await;
-    asked_for(&asked.op, id);
-    harness.reply(asked, Outcome::Left { was: Was::Absent }, 9);
+    let request = harness.next().await;
+    asked_for(&request.op, id);
+    harness.reply(request, Outcome::Left { was: Was::Absent }, 9);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::NotHeld);
 }
 
@@ -126,8 +126,8 @@ async fn p23_a_cool_down_is_repeated_to_another_run() {
     world.freeze();
     let (guard, id) = locked(&mut harness).await;
     let releasing = tokio::spawn(guard.release());
-    let asked = harness.next().await;
-    harness.reply(asked, Outcome::Left { was: Was::Granted }, 7);
+    let request = harness.next().await;
+    harness.reply(request, Outcome::Left { was: Was::Granted }, 7);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     world.advance(3_000 * MS);
     *harness.store.run.lock().unwrap() = "second".into();
@@ -143,12 +143,12 @@ async fn p23_a_lease_with_a_minimum_hold_is_not_handed_on_inside() {
     let (guard, id) = locked(&mut harness).await;
     let mutex = mutex(&harness);
     let waiting = tokio::spawn(async move { mutex.lock().await });
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert_ne!(acquire.id, id, "it asks the store");
-    harness.reply(asked, queued(1, 30_000), 7);
+    harness.reply(request, queued(1, 30_000), 7);
     drop(guard);
-    let asked = harness.next_but(|op| matches!(op, Op::Acquire(_))).await;
-    asked_for(&asked.op, id);
+    let request = harness.next_but(|op| matches!(op, Op::Acquire(_))).await;
+    asked_for(&request.op, id);
     assert!(!waiting.is_finished());
     waiting.abort();
 }
@@ -175,15 +175,15 @@ async fn a_minimum_hold_out_of_range_is_invalid() {
 /// Queues the next acquire and pushes its grant. The push is processed on this stack, so the caller has not seen it
 /// yet.
 async fn granted_unseen(harness: &mut Harness) {
-    let (asked, Acquire { id, .. }) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 7);
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 7);
     pause(50).await;
     harness.push(id, 8, harness.store.server_us(), 1_000 * MS);
 }
 
 async fn expect_release_at_once(harness: &mut Harness) {
-    let asked = harness.next_but_renewals().await;
-    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+    let request = harness.next_but_renewals().await;
+    assert!(!matches!(request.op, Op::CoolDown { .. }), "{:?}", request.op);
 }
 
 /// The future of `lock` is dropped in the moment in which its lease is granted. No guard ever existed.
@@ -233,12 +233,12 @@ async fn p23_a_lease_that_was_lost_by_time_does_not_cool_down() {
     let mut harness = Harness::new().await;
     let mutex = mutex(&harness).lease(Duration::from_millis(1_000));
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, Acquire { .. }) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 1_000 * MS, range: 1 }, 7);
+    let (request, Acquire { .. }) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 1_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
-    let asked = harness.next_but_renewals().await;
+    let request = harness.next_but_renewals().await;
     assert!(guard.check().is_err());
-    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+    assert!(!matches!(request.op, Op::CoolDown { .. }), "{:?}", request.op);
 }
 
 /// The guards of an owner share one lease, and so they share one minimum hold.
@@ -251,13 +251,13 @@ async fn p23_a_waiver_counts_for_all_guards_of_its_owner() {
         let mutex = mutex.clone();
         async move { mutex.lock().await }
     });
-    let (asked, Acquire { id, .. }) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let worked = locking.await.unwrap().unwrap();
     let idle = mutex.lock().await.unwrap();
     idle.waive_min_hold();
     drop(idle);
     drop(worked);
-    let asked = harness.next_but_renewals().await;
-    assert_eq!(asked.op, Op::Release { id, token: token(7), used: token(7) });
+    let request = harness.next_but_renewals().await;
+    assert_eq!(request.op, Op::Release { id, token: token(7), used: token(7) });
 }

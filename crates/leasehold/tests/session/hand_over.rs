@@ -16,8 +16,8 @@ use crate::harness::{Altered, Harness, MS, pause, queued, token};
 async fn p10_a_grant_that_is_revoked_while_it_is_claimed_is_not_entered() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     harness.push(acquire.id, 8, harness.store.server_us() - 800 * MS, 1_000 * MS);
     let claim = harness.next().await;
@@ -41,9 +41,9 @@ async fn p10_a_grant_that_is_revoked_while_it_is_claimed_is_not_entered() {
         "{:?}",
         release.op
     );
-    let (asked, again) = harness.next_acquire().await;
+    let (request, again) = harness.next_acquire().await;
     assert_ne!(again.id, acquire.id, "the waiter asks anew");
-    harness.reply(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
+    harness.reply(request, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
 }
 
@@ -61,8 +61,8 @@ async fn p1_a_reply_that_says_more_is_followed_by_a_settle() {
     harness.reply(settle, Outcome::Settled, 7);
 
     let _locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     harness.deliver(Delivery {
         to: acquire.id.session,
         now_us: harness.store.server_us(),
@@ -91,16 +91,16 @@ async fn many_settles_are_sent_in_turn() {
     while settled < NAMES {
         let within = Duration::from_millis(if settles.is_empty() { 10_000 } else { 300 });
         match timeout(within, harness.requests.recv()).await {
-            Ok(Some(asked)) if asked.op == Op::Settle => settles.push(asked),
-            Ok(Some(asked)) => {
+            Ok(Some(request)) if request.op == Op::Settle => settles.push(request),
+            Ok(Some(request)) => {
                 released += 1;
                 let answer = Answer { rest: Rest::More, ..harness.answer(Outcome::Released, 7) };
-                assert!(asked.reply.send(Ok(answer)).is_ok());
+                assert!(request.reply.send(Ok(answer)).is_ok());
             }
             _ => {
                 assert!(!settles.is_empty(), "{} of {NAMES} are forgotten, of {released} released", NAMES - settled);
                 (most, settled) = (most.max(settles.len()), settled + settles.len());
-                settles.drain(..).for_each(|asked| harness.reply(asked, Outcome::Settled, 7));
+                settles.drain(..).for_each(|request| harness.reply(request, Outcome::Settled, 7));
             }
         }
     }
@@ -111,12 +111,12 @@ async fn many_settles_are_sent_in_turn() {
 async fn p4_a_late_request_is_sent_again() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, first) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Late, 7);
-    let (asked, again) = harness.next_acquire().await;
+    let (request, first) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Late, 7);
+    let (request, again) = harness.next_acquire().await;
     assert_eq!(again.id, first.id);
     assert!(again.not_after_us >= first.not_after_us);
-    harness.reply(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    harness.reply(request, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     assert!(locking.await.unwrap().is_ok());
 }
 
@@ -205,13 +205,13 @@ async fn p29_a_guard_that_asks_for_a_whole_lease_claims_before_it_enters() {
     for by_message in [true, false] {
         let waiting = mutex.clone();
         let locking = tokio::spawn(async move { waiting.lock().await });
-        let (asked, acquire) = harness.next_acquire().await;
+        let (request, acquire) = harness.next_acquire().await;
         if by_message {
-            harness.reply(asked, queued(1, 60_000), 7);
+            harness.reply(request, queued(1, 60_000), 7);
             harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
         } else {
             // The push was lost. A re-check finds the claim, with the time that is left of it.
-            harness.reply(asked, Outcome::Granted { token: token(8), left_us: 700 * MS, range: 1 }, 8);
+            harness.reply(request, Outcome::Granted { token: token(8), left_us: 700 * MS, range: 1 }, 8);
         }
         let claim = harness.next().await;
         assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
@@ -226,8 +226,8 @@ async fn p29_a_guard_that_asks_for_a_whole_lease_claims_before_it_enters() {
     }
     // A free lock costs no additional round trip.
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     assert!(locking.await.unwrap().unwrap().remaining() > Duration::from_secs(29));
 }
 
@@ -240,8 +240,8 @@ async fn p30_a_wait_that_ends_during_a_claim_gets_the_reply_to_it() {
     for is_renewed in [true, false] {
         let waiting = mutex.clone();
         let locking = tokio::spawn(async move { waiting.try_lock_for(Duration::from_millis(50)).await });
-        let (asked, acquire) = harness.next_acquire().await;
-        harness.reply(asked, queued(1, 60_000), 7);
+        let (request, acquire) = harness.next_acquire().await;
+        harness.reply(request, queued(1, 60_000), 7);
         harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
         let claim = harness.next().await;
         pause(100).await;
@@ -266,8 +266,8 @@ async fn p30_a_wait_that_ends_in_an_unanswered_claim_is_not_busy() {
     let mut harness = Harness::new().await;
     let mutex = harness.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
     let locking = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(300)).await });
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
     let _unanswered = harness.next().await;
     let error = locking.await.unwrap().expect_err("the state is unknown");
@@ -279,8 +279,8 @@ async fn p30_a_wait_that_ends_in_an_unanswered_claim_is_not_busy() {
 async fn p10_a_revoked_guard_returns_the_grace_that_is_left() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, Acquire { id, .. }) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     assert!(guard.grace() > Duration::from_secs(29), "{:?}", guard.grace());
     let made_us = harness.store.server_us() - 1_000 * MS;
@@ -323,13 +323,13 @@ async fn p10_a_revocation_that_overtakes_its_grant_prevents_entry() {
     // The session gives the grant back, and the caller asks anew.
     let (mut is_left, mut again) = (false, None);
     while !is_left || again.is_none() {
-        let asked = harness.next().await;
-        match asked.op.clone() {
+        let request = harness.next().await;
+        match request.op.clone() {
             Op::Leave { id, used: Token::NONE } if id == acquire.id => {
                 is_left = true;
-                harness.reply(asked, Outcome::Left { was: Was::Granted }, 7);
+                harness.reply(request, Outcome::Left { was: Was::Granted }, 7);
             }
-            Op::Acquire(anew) if anew.id != acquire.id => again = Some(asked),
+            Op::Acquire(anew) if anew.id != acquire.id => again = Some(request),
             other => panic!("{other:?}"),
         }
     }

@@ -79,25 +79,25 @@ impl Harness {
     /// Returns the next request that `is_ignored` does not match. The ignored requests stay unanswered.
     pub(crate) async fn next_but(&mut self, is_ignored: impl Fn(&Op) -> bool) -> Request {
         loop {
-            let asked = self.next().await;
-            if !is_ignored(&asked.op) {
-                return asked;
+            let request = self.next().await;
+            if !is_ignored(&request.op) {
+                return request;
             }
         }
     }
 
     pub(crate) async fn next_acquire(&mut self) -> (Request, Acquire) {
-        let asked = self.next().await;
-        match asked.op.clone() {
-            Op::Acquire(acquire) => (asked, acquire),
+        let request = self.next().await;
+        match request.op.clone() {
+            Op::Acquire(acquire) => (request, acquire),
             other => panic!("an acquire was expected: {other:?}"),
         }
     }
 
     pub(crate) async fn next_leave(&mut self) -> (Request, GrantId) {
-        let asked = self.next().await;
-        match asked.op {
-            Op::Leave { id, .. } => (asked, id),
+        let request = self.next().await;
+        match request.op {
+            Op::Leave { id, .. } => (request, id),
             ref other => panic!("a leave was expected: {other:?}"),
         }
     }
@@ -108,8 +108,8 @@ impl Harness {
     }
 
     pub(crate) fn expect_no_request(&mut self) {
-        if let Some(asked) = self.try_next() {
-            panic!("nothing was expected: {:?}", asked.op);
+        if let Some(request) = self.try_next() {
+            panic!("nothing was expected: {:?}", request.op);
         }
     }
 
@@ -144,9 +144,9 @@ impl Harness {
         }
     }
 
-    pub(crate) fn reply(&self, asked: Request, outcome: Outcome, highest: u64) {
+    pub(crate) fn reply(&self, request: Request, outcome: Outcome, highest: u64) {
         let answer = self.answer(outcome, highest);
-        assert!(asked.reply.send(Ok(answer)).is_ok(), "nobody listens for this answer");
+        assert!(request.reply.send(Ok(answer)).is_ok(), "nobody listens for this answer");
     }
 
     /// Locks, and grants the lock at once.
@@ -157,16 +157,16 @@ impl Harness {
     /// The same for this name.
     pub(crate) async fn locked_as(&mut self, name: &str, lease_ms: u64, number: u64) -> Guard {
         let locking = self.lock_as(name, lease_ms);
-        let (asked, _) = self.next_acquire().await;
-        self.reply(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range: 1 }, number);
+        let (request, _) = self.next_acquire().await;
+        self.reply(request, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range: 1 }, number);
         locking.await.unwrap().unwrap()
     }
 
     /// The same with a range of tokens. Also returns the grant ID.
     pub(crate) async fn reserved(&mut self, lease_ms: u64, number: u64, range: u64) -> (Guard, GrantId) {
         let locking = self.lock(lease_ms);
-        let (asked, Acquire { id, .. }) = self.next_acquire().await;
-        self.reply(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range }, number);
+        let (request, Acquire { id, .. }) = self.next_acquire().await;
+        self.reply(request, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range }, number);
         (locking.await.unwrap().unwrap(), id)
     }
 

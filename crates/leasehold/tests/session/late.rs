@@ -15,10 +15,10 @@ async fn p14_one_leave_is_enough_behind_an_answered_request() {
     let mutex = harness.leasehold.mutex("name").lease(Duration::from_millis(1_500));
     // This waiter has no runtime of its own, so it also sends by the session's connection.
     let trying = std::thread::spawn(move || pollster::block_on(mutex.try_lock_for(Duration::from_millis(5))));
-    let (asked, _) = harness.next_acquire().await;
+    let (request, _) = harness.next_acquire().await;
     let (again, _) = harness.next_acquire().await;
-    assert_eq!(asked.link, again.link);
-    harness.reply(asked, queued(1, 60_000), 7);
+    assert_eq!(request.link, again.link);
+    harness.reply(request, queued(1, 60_000), 7);
     let result = tokio::task::spawn_blocking(|| trying.join().unwrap()).await.unwrap();
     assert!(result.expect("it was answered in time").is_none());
     let leave = harness.next_but(|op| matches!(op, Op::Acquire(_))).await;

@@ -22,8 +22,8 @@ async fn p11_no_acquire_that_may_queue_is_sent_before_the_inbox_is_proved() {
     pause(100).await;
     harness.expect_no_request();
     harness.store.may_attach.store(true, Ordering::SeqCst);
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     assert!(locking.await.unwrap().is_ok());
 }
 
@@ -39,11 +39,11 @@ async fn p11_a_reply_of_another_run_is_not_believed() {
     harness.break_session_link();
     harness.await_session_link(3).await;
     harness.reply(old, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
-    let (asked, again) = harness.next_acquire().await;
-    assert_eq!((asked.link, again.id), (2, acquire.id));
+    let (request, again) = harness.next_acquire().await;
+    assert_eq!((request.link, again.id), (2, acquire.id));
     pause(50).await;
     assert!(!locking.is_finished(), "granted by a run that is not the current one");
-    harness.reply(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    harness.reply(request, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
 }
 
@@ -52,14 +52,14 @@ async fn p11_a_reply_of_another_run_is_not_believed() {
 async fn p11_a_link_whose_answers_are_out_of_step_is_replaced() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    assert_eq!(asked.link, 1, "the lane of the callers");
-    harness.reply(asked, Outcome::Settled, 9);
-    let (asked, again) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
+    assert_eq!(request.link, 1, "the lane of the callers");
+    harness.reply(request, Outcome::Settled, 9);
+    let (request, again) = harness.next_acquire().await;
     assert_eq!(again.id, acquire.id);
-    assert_ne!(asked.link, 1, "no reply on this connection can be believed");
+    assert_ne!(request.link, 1, "no reply on this connection can be believed");
     assert!(harness.store.links()[1].closed.load(Ordering::SeqCst));
-    harness.reply(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    harness.reply(request, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
 }
 
@@ -67,11 +67,11 @@ async fn p11_a_link_whose_answers_are_out_of_step_is_replaced() {
 async fn p11_a_leave_follows_its_acquire_on_the_same_link() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     locking.abort();
     let (leave, id) = harness.next_leave().await;
-    assert_eq!((id, leave.link), (acquire.id, asked.link));
-    assert_eq!(asked.link, 1, "the lane of the callers");
+    assert_eq!((id, leave.link), (acquire.id, request.link));
+    assert_eq!(request.link, 1, "the lane of the callers");
     harness.reply(leave, Outcome::Left { was: Was::Queued }, 7);
     pause(100).await;
     harness.expect_no_request();
@@ -182,10 +182,10 @@ async fn every_request_on_a_closed_link_gets_the_reason() {
         // on its way to it.
         let three = async {
             loop {
-                let asked = harness.next().await;
-                match asked.op {
-                    Op::Leave { .. } => harness.reply(asked, Outcome::Left { was: Was::Absent }, 0),
-                    _ => break asked,
+                let request = harness.next().await;
+                match request.op {
+                    Op::Leave { .. } => harness.reply(request, Outcome::Left { was: Was::Absent }, 0),
+                    _ => break request,
                 }
             }
         };
@@ -210,10 +210,10 @@ async fn a_damaged_record_fails_its_own_callers_and_breaks_no_link() {
     let locking = tokio::spawn(async move { mutex.lock().await });
     let pings = harness.store.pings.load(Ordering::SeqCst);
     for attempt in 0.. {
-        let asked = harness.next().await;
-        let is_over = matches!(asked.op, Op::Leave { .. });
+        let request = harness.next().await;
+        let is_over = matches!(request.op, Op::Leave { .. });
         assert!(attempt < 10, "the session repeats the request for ever");
-        drop(asked.reply.send(Err(Fault::Damaged(any_error()))));
+        drop(request.reply.send(Err(Fault::Damaged(any_error()))));
         if is_over {
             break;
         }
@@ -247,12 +247,12 @@ async fn is_given_up(ping_ms: u64, within_ms: u64) -> bool {
     while begun.elapsed() < Duration::from_millis(within_ms) && !lane.closed.load(Ordering::SeqCst) {
         let trying = harness.try_lock("other");
         loop {
-            let asked = harness.next().await;
-            match &asked.op {
+            let request = harness.next().await;
+            match &request.op {
                 // The lane is suspect, so the session sends by its own connection.
-                Op::Acquire(acquire) if acquire.id == first.id => harness.reply(asked, queued(1, 60_000), 7),
+                Op::Acquire(acquire) if acquire.id == first.id => harness.reply(request, queued(1, 60_000), 7),
                 Op::Acquire(_) => {
-                    harness.reply(asked, Outcome::Busy { left_us: 60_000 * MS }, 7);
+                    harness.reply(request, Outcome::Busy { left_us: 60_000 * MS }, 7);
                     break;
                 }
                 // This try was never sent: the connection was given up before.

@@ -44,9 +44,9 @@ async fn p21_local_waiters_get_the_lease_in_order_and_without_a_request() {
 async fn p21_one_attempt_represents_all_local_waiters() {
     let mut harness = Harness::new().await;
     let waiting = harness.add_local_waiters(30_000, 4).await;
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert_eq!(acquire.range, 1_024);
-    harness.reply(asked, queued(1, 60_000), 7);
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     harness.expect_no_request();
     harness.push_range(acquire.id, 8, 1_024);
@@ -72,10 +72,10 @@ async fn p21_a_caller_with_other_terms_asks_the_store() {
     let mut waiting = Vec::new();
     for (mutex, range, order) in others {
         waiting.push(tokio::spawn(async move { mutex.lock().await }));
-        let (asked, acquire) = harness.next_acquire().await;
+        let (request, acquire) = harness.next_acquire().await;
         assert_eq!(acquire.range, range);
         assert!(matches!(acquire.patience, Patience::Queue(place) if place.order == order));
-        harness.reply(asked, queued(1, 60_000), 7);
+        harness.reply(request, queued(1, 60_000), 7);
     }
 }
 
@@ -84,26 +84,26 @@ async fn p21_a_caller_with_other_terms_asks_the_store() {
 async fn a_local_waiter_asks_a_busy_store_again_after_a_while() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, first) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Busy { left_us: 30_000 * MS }, 7);
+    let (request, first) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Busy { left_us: 30_000 * MS }, 7);
     let (begun, mut before) = (Instant::now(), 0);
     while begun.elapsed() < Duration::from_millis(600) {
-        if let Ok(Some(asked)) = timeout(Duration::from_millis(50), harness.requests.recv()).await {
-            assert!(matches!(&asked.op, Op::Acquire(acquire) if acquire.id == first.id), "{:?}", asked.op);
-            harness.reply(asked, Outcome::Busy { left_us: 30_000 * MS }, 7);
+        if let Ok(Some(request)) = timeout(Duration::from_millis(50), harness.requests.recv()).await {
+            assert!(matches!(&request.op, Op::Acquire(acquire) if acquire.id == first.id), "{:?}", request.op);
+            harness.reply(request, Outcome::Busy { left_us: 30_000 * MS }, 7);
             before += 1;
         }
     }
     assert!((1..=3).contains(&before), "{before} times");
     assert!(!locking.is_finished());
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     let _held = locking.await.unwrap().unwrap();
     // A waiter with a deadline gets the reply "busy" in time.
     let mutex = harness.leasehold.mutex("other");
     let waiting = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(400)).await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Busy { left_us: 30_000 * MS }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Busy { left_us: 30_000 * MS }, 7);
     assert!(timeout(Duration::from_secs(10), waiting).await.expect("in time").unwrap().unwrap().is_none());
 }
 
@@ -118,8 +118,8 @@ async fn p21_the_next_waiter_asks_also_behind_a_release_that_is_answered_at_once
     let mutex = |lease| harness.leasehold.mutex("name").lease(Duration::from_secs(lease)).owner(&owner);
     let (short, long) = (mutex(30), mutex(40));
     let locking = tokio::spawn(async move { short.lock().await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
     let outer = locking.await.unwrap().unwrap();
     let _waiting = harness.add_local_waiters(30_000, 1).await;
     // The lease was lengthened, so the local run ends.
@@ -155,9 +155,9 @@ async fn p21_a_waiter_behind_a_lost_lease_asks_at_once() {
         range: 1_024,
     });
     assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Revoked));
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert_ne!(acquire.id, id);
-    harness.reply(asked, queued(1, 5_000), 7);
+    harness.reply(request, queued(1, 5_000), 7);
     drop(guard);
     let release = harness.next().await;
     assert_eq!(release.op, Op::Release { id, token: token(7), used: token(8) });
@@ -170,8 +170,8 @@ async fn p21_a_waiter_behind_a_lost_lease_asks_at_once() {
 async fn p21_the_entry_leaves_the_queue_with_its_last_waiter() {
     let mut harness = Harness::new().await;
     let waiting = harness.add_local_waiters(30_000, 3).await;
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     for (left, locking) in (0..3).rev().zip(waiting) {
         locking.abort();
@@ -196,9 +196,9 @@ async fn p21_an_attempt_outlives_the_waiter_that_began_it() {
     let mut waiting: VecDeque<_> = harness.add_local_waiters(30_000, 2).await.into();
     let (_unheard, first) = harness.next_acquire().await;
     waiting.pop_front().unwrap().abort();
-    let (asked, again) = harness.next_acquire().await;
+    let (request, again) = harness.next_acquire().await;
     assert_eq!(again.id, first.id);
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 4 }, 7);
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 4 }, 7);
     assert_eq!(guard_of(waiting.pop_front().unwrap()).await.token(), token(7));
 }
 
@@ -252,10 +252,10 @@ async fn p30_a_deadline_in_a_local_queue_waits_for_the_repeated_request() {
     let second = tokio::spawn(async move { mutex.try_lock_for(Duration::ZERO).await });
     pause(20).await;
     first.abort();
-    let (asked, again) = harness.next_acquire().await;
+    let (request, again) = harness.next_acquire().await;
     assert_eq!(again.id, acquire.id);
     assert!(!second.is_finished());
-    harness.reply(asked, queued(1, 60_000), 7);
+    harness.reply(request, queued(1, 60_000), 7);
     assert!(second.await.unwrap().expect("the store has answered").is_none());
 }
 
@@ -273,11 +273,11 @@ async fn p30_a_deadline_waits_for_the_request_that_the_thread_is_about_to_send()
     harness.notify_contention(id, 7, Contention::Strict);
     world.advance(5_000 * MS + 1);
     drop(guard);
-    let asked = tokio::select! {
-        asked = harness.next_but(|op| !matches!(op, Op::Acquire(_))) => asked,
+    let request = tokio::select! {
+        request = harness.next_but(|op| !matches!(op, Op::Acquire(_))) => request,
         early = &mut waiting => panic!("the caller did not wait for a request: {early:?}"),
     };
-    harness.reply(asked, queued(1, 60_000), 8);
+    harness.reply(request, queued(1, 60_000), 8);
     assert!(waiting.await.unwrap().expect("the store has answered").is_none());
 }
 
@@ -295,9 +295,9 @@ async fn p30_a_deadline_waits_for_the_request_behind_a_late_one() {
         let (late, _) = harness.next_acquire().await;
         pause(300).await;
         harness.reply(late, Outcome::Late, 7);
-        let (asked, again) = harness.next_acquire().await;
+        let (request, again) = harness.next_acquire().await;
         assert_eq!(again.id, acquire.id);
-        harness.reply(asked, queued(1, 60_000), 7);
+        harness.reply(request, queued(1, 60_000), 7);
         assert!(trying.await.unwrap().expect("the store has answered").is_none());
         let (leave, _) = harness.next_leave().await;
         harness.reply(leave, Outcome::Left { was: Was::Queued }, 7);
@@ -330,8 +330,8 @@ async fn p30_a_deadline_waits_for_no_more_than_two_seconds_for_a_claim() {
         let mutex = harness.leasehold.mutex("name").lease(Duration::from_secs(30));
         let mutex = if is_fair { mutex.fair() } else { mutex };
         let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(300)).await });
-        let (asked, acquire) = harness.next_acquire().await;
-        harness.reply(asked, queued(1, 60_000), 7);
+        let (request, acquire) = harness.next_acquire().await;
+        harness.reply(request, queued(1, 60_000), 7);
         // The push cannot be placed in time, so the session claims it. No reply comes.
         harness.push(acquire.id, 8, harness.store.server_us() - 40_000 * MS, 60_000 * MS);
         let begun = Instant::now();
@@ -356,9 +356,9 @@ async fn p30_a_local_queue_without_a_reply_is_not_busy() {
     assert_eq!(first.await.unwrap().expect_err("the state is unknown").kind(), ErrorKind::Unreachable);
     assert!(begun.elapsed() > Duration::from_millis(300), "the caller waits for a reply for half a second");
     drop(unanswered);
-    let (asked, again) = harness.next_acquire().await;
+    let (request, again) = harness.next_acquire().await;
     assert_eq!(again.id, acquire.id);
-    harness.reply(asked, queued(1, 60_000), 7);
+    harness.reply(request, queued(1, 60_000), 7);
     let third = within(100);
     assert!(third.await.unwrap().unwrap().is_none(), "another client has it");
     second.abort();
@@ -375,10 +375,10 @@ async fn p30_a_short_lease_waits_for_its_reply_as_long_as_any_other() {
             mutex = mutex.fair();
         }
         let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(5)).await });
-        let (asked, _) = harness.next_acquire().await;
+        let (request, _) = harness.next_acquire().await;
         pause(200).await;
         assert!(!trying.is_finished(), "the reply is not late yet");
-        harness.reply(asked, queued(1, 60_000), 7);
+        harness.reply(request, queued(1, 60_000), 7);
         assert!(trying.await.unwrap().expect("it was answered in time").is_none());
         // The session has repeated the request meanwhile.
         let leave = harness.next_but(|op| matches!(op, Op::Acquire(_))).await;
@@ -399,22 +399,22 @@ async fn p21_the_store_gets_the_longest_deadline() {
         Patience::Try => panic!("the acquire does not queue"),
     };
     let _short = within(10);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert!(matches!(limit_ms(acquire), Some(9_000..=10_000)));
-    harness.reply(asked, queued(1, 60_000), 7);
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     let _shorter = within(5);
     pause(20).await;
     harness.expect_no_request();
     let _longer = within(60);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert!(matches!(limit_ms(acquire), Some(59_000..=60_000)), "it re-checks at once, to send the new limit");
-    harness.reply(asked, queued(1, 60_000), 7);
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     let _for_ever = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert_eq!(limit_ms(acquire), None);
-    harness.reply(asked, queued(1, 60_000), 7);
+    harness.reply(request, queued(1, 60_000), 7);
 }
 
 /// The store drops the entry when the first waiter's time is over. If the lease were free then, nobody would get it
@@ -424,14 +424,14 @@ async fn p21_a_longer_deadline_that_comes_during_a_request_is_sent_too() {
     let mut harness = Harness::new().await;
     let mutex = harness.leasehold.mutex("name");
     let _short = tokio::spawn(async move { mutex.try_lock_for(Duration::from_secs(10)).await });
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert!(matches!(acquire.patience, Patience::Queue(place) if place.limit_ms.is_some()));
     let _for_ever = harness.add_local_waiters(30_000, 1).await;
-    harness.reply(asked, queued(1, 60_000), 7);
-    let (asked, acquire) =
+    harness.reply(request, queued(1, 60_000), 7);
+    let (request, acquire) =
         timeout(Duration::from_secs(2), harness.next_acquire()).await.expect("before any re-check is due");
     assert!(matches!(acquire.patience, Patience::Queue(place) if place.limit_ms.is_none()));
-    harness.reply(asked, queued(1, 60_000), 7);
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     harness.expect_no_request();
 }
@@ -478,8 +478,8 @@ async fn p21_the_entry_leaves_the_queue_at_the_last_deadline() {
     let mut harness = Harness::new().await;
     let mutex = harness.leasehold.mutex("name");
     let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(100)).await });
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     assert!(trying.await.unwrap().unwrap().is_none());
     let (leave, id) = harness.next_leave().await;
     assert_eq!(id, acquire.id);
@@ -491,9 +491,9 @@ async fn p21_the_entry_leaves_the_queue_at_the_last_deadline() {
 async fn p21_a_lease_that_was_only_tried_for_is_handed_on_too() {
     let mut harness = Harness::new().await;
     let trying = harness.try_lock("name");
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert_eq!((acquire.patience, acquire.range), (Patience::Try, 1_024));
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
     let guard = trying.await.unwrap().unwrap().expect("granted");
     let mut waiting: VecDeque<_> = harness.add_local_waiters(30_000, 1).await.into();
     let guard = hand_to_next(guard, &mut waiting).await;
@@ -505,8 +505,8 @@ async fn p21_a_lease_that_was_only_tried_for_is_handed_on_too() {
 async fn p21_all_local_waiters_get_a_refusal_of_the_store() {
     let mut harness = Harness::new().await;
     let waiting = harness.add_local_waiters(30_000, 3).await;
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Full, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Full, 7);
     for locking in waiting {
         assert_eq!(locking.await.unwrap().expect_err("full").kind(), ErrorKind::Full);
     }
@@ -542,17 +542,17 @@ async fn p21_a_new_grant_ends_the_local_run_and_its_waiters_go_on() {
     assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Superseded));
     let (mut given_back, mut asked_anew) = (None, None);
     while given_back.is_none() || asked_anew.is_none() {
-        let asked = harness.next().await;
-        match asked.op.clone() {
+        let request = harness.next().await;
+        match request.op.clone() {
             Op::Release { id: of, token: newer, used } if of == id => given_back = Some((newer, used)),
-            Op::Acquire(acquire) => asked_anew = Some((asked, acquire)),
+            Op::Acquire(acquire) => asked_anew = Some((request, acquire)),
             other => panic!("{other:?}"),
         }
     }
     assert_eq!(given_back, Some((token(2_000), token(2_000))), "no token of it was used");
-    let (asked, acquire) = asked_anew.unwrap();
+    let (request, acquire) = asked_anew.unwrap();
     assert_ne!(acquire.id, id);
-    harness.reply(asked, Outcome::Granted { token: token(3_100), left_us: 30_000 * MS, range: 4 }, 3_100);
+    harness.reply(request, Outcome::Granted { token: token(3_100), left_us: 30_000 * MS, range: 4 }, 3_100);
     assert_eq!(guard_of(waiting.pop_front().unwrap()).await.token(), token(3_100));
     // The release of the old run's guard does not end the new run.
     drop(guard);

@@ -18,8 +18,8 @@ use crate::harness::{Altered, Harness, MS, queued, token};
 /// the re-check, and stops before it sends it until the sender is used.
 async fn held_before_its_recheck(harness: &mut Harness) -> (Guard, GrantId, std::sync::mpsc::Sender<()>) {
     let locking = harness.lock(30_000);
-    let (asked, Acquire { id, .. }) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     let (at_the_gap, is_at_the_gap) = oneshot::channel();
     let (go_on, may_go_on) = std::sync::mpsc::channel();
     let at_the_gap = Mutex::new(Some((at_the_gap, may_go_on)));
@@ -81,13 +81,13 @@ async fn p14_an_early_leave_waits_for_a_recheck_that_the_thread_has_not_sent_yet
     go_on.send(()).unwrap();
     let (recheck, again) = harness.next_acquire().await;
     let (leave, left) = harness.next_leave().await;
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert_eq!((again.id, left), (id, id));
     assert_ne!(acquire.id, id);
-    assert_eq!((leave.link, asked.link), (recheck.link, recheck.link), "only one connection keeps their order");
+    assert_eq!((leave.link, request.link), (recheck.link, recheck.link), "only one connection keeps their order");
     harness.reply(recheck, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 4 }, 11);
     harness.reply(leave, Outcome::Left { was: Was::Granted }, 8);
-    harness.reply(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 4 }, 12);
+    harness.reply(request, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 4 }, 12);
     assert_eq!(trying.await.unwrap().unwrap().expect("no other client contends").token(), token(9));
 }
 
@@ -114,11 +114,11 @@ async fn p16_a_dropped_guard_is_released_before_its_session_asks_again() {
         let trying = polled(if number % 20 == 0 { &plain } else { &other });
         let release = harness.next().await;
         assert!(matches!(release.op, Op::Release { token: of, .. } if of == token(number)), "{:?}", release.op);
-        let (asked, _) = harness.next_acquire().await;
-        assert_eq!(asked.link, release.link, "only one connection keeps their order");
+        let (request, _) = harness.next_acquire().await;
+        assert_eq!(request.link, release.link, "only one connection keeps their order");
         harness.expect_no_request();
         harness.reply(release, Outcome::Released, number);
-        harness.reply(asked, granted(number + 1), number + 1);
+        harness.reply(request, granted(number + 1), number + 1);
         let guard = trying.await.unwrap().unwrap().expect("no other client contends");
         let releasing = tokio::spawn(guard.release());
         let release = harness.next().await;
@@ -131,10 +131,10 @@ async fn p16_a_dropped_guard_is_released_before_its_session_asks_again() {
     drop(harness.locked(30_000, 3_000).await);
     let release = harness.next().await;
     let trying = polled(&plain);
-    let (asked, _) = harness.next_acquire().await;
-    assert_eq!(asked.link, release.link);
+    let (request, _) = harness.next_acquire().await;
+    assert_eq!(request.link, release.link);
     harness.reply(release, Outcome::Released, 3_000);
-    harness.reply(asked, granted(3_001), 3_001);
+    harness.reply(request, granted(3_001), 3_001);
     let guard = trying.await.unwrap().unwrap().expect("no other client contends");
     harness.expect_no_request();
     let releasing = tokio::spawn(guard.release());
@@ -145,15 +145,15 @@ async fn p16_a_dropped_guard_is_released_before_its_session_asks_again() {
     // A kept lease is in the way of a request with other terms.
     let keeps = plain.clone().sticky(Duration::from_secs(60));
     let locking = tokio::spawn(async move { keeps.lock().await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, granted(4_000), 4_000);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, granted(4_000), 4_000);
     drop(locking.await.unwrap().unwrap());
     harness.expect_no_request();
     let trying = polled(&other);
     let release = harness.next().await;
     assert!(matches!(release.op, Op::Release { used, .. } if used == token(4_001)), "{:?}", release.op);
-    let (asked, acquire) = harness.next_acquire().await;
-    assert_eq!((asked.link, release.link), (LANE, LANE), "the caller sends both");
+    let (request, acquire) = harness.next_acquire().await;
+    assert_eq!((request.link, release.link), (LANE, LANE), "the caller sends both");
 
     // The caller gives up before either request is answered: the thread handles both.
     trying.abort();
@@ -172,7 +172,7 @@ async fn p16_a_leave_is_sent_before_its_session_asks_again() {
     let mut unanswered = Vec::new();
     for number in (10..1_000).step_by(10) {
         let locking = harness.lock(30_000);
-        let (asked, Acquire { id, .. }) = harness.next_acquire().await;
+        let (request, Acquire { id, .. }) = harness.next_acquire().await;
         harness.push_range(id, number, 4);
         drop(locking.await.unwrap().unwrap());
         let mutex = harness.leasehold.mutex("name");
@@ -180,7 +180,7 @@ async fn p16_a_leave_is_sent_before_its_session_asks_again() {
         assert!(trying.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         let trying = tokio::spawn(trying);
         let (left, of) = harness.next_leave().await;
-        assert_eq!((of, left.link), (id, asked.link), "behind the request that it ends");
+        assert_eq!((of, left.link), (id, request.link), "behind the request that it ends");
         let (again, _) = harness.next_acquire().await;
         assert_eq!(again.link, left.link, "only one connection keeps their order");
         harness.expect_no_request();
@@ -191,7 +191,7 @@ async fn p16_a_leave_is_sent_before_its_session_asks_again() {
         let release = harness.next().await;
         harness.reply(release, Outcome::Released, number + 1);
         let _released = releasing.await.unwrap().unwrap();
-        unanswered.push(asked);
+        unanswered.push(request);
     }
 }
 

@@ -25,8 +25,8 @@ fn mutex(harness: &Harness, owner: &Owner) -> Mutex {
 /// Locks as the first guard of its owner: the store is asked.
 async fn first(harness: &mut Harness, mutex: &Mutex, number: u64) -> Guard {
     let locking = tokio::spawn(lock(mutex));
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(number), left_us: acquire.lease_ms * MS, range: 1 }, number);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(number), left_us: acquire.lease_ms * MS, range: 1 }, number);
     locking.await.unwrap().unwrap()
 }
 
@@ -78,8 +78,8 @@ async fn p16_a_lost_lease_is_not_entered_until_its_last_guard_has_gone() {
     let mut harness = Harness::new().await;
     let mutex = mutex(&harness, &Owner::new());
     let locking = tokio::spawn(lock(&mutex));
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
     let (outer, inner) = (locking.await.unwrap().unwrap(), mutex.lock().await.unwrap());
     harness.deliver(Delivery {
         to: acquire.id.session,
@@ -117,13 +117,13 @@ async fn p16_two_tasks_of_an_owner_share_one_attempt() {
     let mutex = mutex(&harness, &Owner::new());
     let (mut one, mut two) = (lock(&mutex), lock(&mutex));
     assert!(poll(&mut one).await.is_pending());
-    let (asked, _) = harness.next_acquire().await;
+    let (request, _) = harness.next_acquire().await;
     assert!(poll(&mut two).await.is_pending());
     // `try_lock` returns at once, and `try_lock_for` returns at its deadline. Neither asks the store.
     assert!(mutex.try_lock().await.unwrap().is_none());
     assert!(mutex.try_lock_for(Duration::from_millis(20)).await.unwrap().is_none());
     harness.expect_no_request();
-    harness.reply(asked, queued(1, 60_000), 6);
+    harness.reply(request, queued(1, 60_000), 6);
     assert!(poll(&mut one).await.is_pending() && poll(&mut two).await.is_pending());
     assert!(mutex.try_lock().await.unwrap().is_none(), "its owner still waits for another holder");
     harness.expect_no_request();
@@ -131,9 +131,9 @@ async fn p16_two_tasks_of_an_owner_share_one_attempt() {
     // The first task gives up. The second task asks in its place, and only after the leave of the first.
     drop(one);
     let locking = tokio::spawn(two);
-    let mut asked = vec![harness.next().await, harness.next().await];
-    asked.sort_by_key(|asked| matches!(asked.op, Op::Acquire(_)));
-    let (acquire, leave) = (asked.pop().unwrap(), asked.pop().unwrap());
+    let mut requests = vec![harness.next().await, harness.next().await];
+    requests.sort_by_key(|request| matches!(request.op, Op::Acquire(_)));
+    let (acquire, leave) = (requests.pop().unwrap(), requests.pop().unwrap());
     assert!(matches!(leave.op, Op::Leave { .. }), "{:?}", leave.op);
     harness.reply(leave, Outcome::Left { was: Was::Queued }, 6);
     harness.reply(acquire, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
@@ -142,8 +142,8 @@ async fn p16_two_tasks_of_an_owner_share_one_attempt() {
     // While the request is in flight, other tasks of this owner come and share its result.
     assert_eq!(released(&mut harness, guard).await, Released::Released);
     let tasks: Vec<_> = (0..5).map(|_| tokio::spawn(lock(&mutex))).collect();
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS, range: 1 }, 8);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS, range: 1 }, 8);
     let mut guards = Vec::new();
     for task in tasks {
         guards.push(task.await.unwrap().unwrap());
@@ -159,15 +159,15 @@ async fn a_failed_attempt_is_followed_by_the_next_callers_own() {
     let mutex = mutex(&harness, &Owner::new());
     let tries = mutex.clone();
     let trying = tokio::spawn(async move { tries.try_lock().await });
-    let (asked, _) = harness.next_acquire().await;
+    let (request, _) = harness.next_acquire().await;
     let mut waits = lock(&mutex);
     assert!(poll(&mut waits).await.is_pending());
-    drop(asked.reply.send(Err(gone())));
+    drop(request.reply.send(Err(gone())));
     assert!(trying.await.unwrap().expect_err("the state is unknown").may_have_acted());
     let waiting = tokio::spawn(waits);
-    let asked = harness.next_but(|op| matches!(op, Op::Leave { .. })).await;
-    assert!(matches!(asked.op, Op::Acquire(_)), "{:?}", asked.op);
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
+    let request = harness.next_but(|op| matches!(op, Op::Leave { .. })).await;
+    assert!(matches!(request.op, Op::Acquire(_)), "{:?}", request.op);
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
     assert_eq!(waiting.await.unwrap().unwrap().token(), token(7));
 }
 
@@ -179,15 +179,15 @@ async fn a_grant_that_was_lost_and_dropped_meanwhile_is_acquired_anew() {
     let mutex = mutex(&harness, &Owner::new()).fixed_lease(Duration::from_millis(100));
     let (mut one, mut two) = (lock(&mutex), lock(&mutex));
     assert!(poll(&mut one).await.is_pending());
-    let (asked, _) = harness.next_acquire().await;
+    let (request, _) = harness.next_acquire().await;
     assert!(poll(&mut two).await.is_pending());
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 100 * MS, range: 1 }, 7);
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 100 * MS, range: 1 }, 7);
     let guard = one.await.unwrap();
     assert!(guard.lost().await.reason().is_expiry());
     drop(guard);
     let waiting = tokio::spawn(two);
-    let asked = harness.next_but(|op| matches!(op, Op::Release { .. })).await;
-    harness.reply(asked, Outcome::Granted { token: token(8), left_us: 100 * MS, range: 1 }, 8);
+    let request = harness.next_but(|op| matches!(op, Op::Release { .. })).await;
+    harness.reply(request, Outcome::Granted { token: token(8), left_us: 100 * MS, range: 1 }, 8);
     assert_eq!(waiting.await.unwrap().unwrap().token(), token(8));
 }
 
@@ -200,10 +200,10 @@ async fn a_lock_behind_a_release_in_flight_asks_the_store() {
     let releasing = tokio::spawn(guard.release());
     let release = harness.next().await;
     let locking = tokio::spawn(lock(&mutex));
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert_ne!(release.op, Op::Release { id: acquire.id, token: token(7), used: token(7) }, "another attempt");
     harness.reply(release, Outcome::Released, 7);
-    harness.reply(asked, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS, range: 1 }, 8);
+    harness.reply(request, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS, range: 1 }, 8);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
 }
@@ -215,22 +215,22 @@ async fn a_longer_lease_is_asked_for_at_once() {
     let outer = first(&mut harness, &mutex, 7).await;
     let longer = |ms| mutex.clone().lease(Duration::from_millis(ms));
     let renewal = async |harness: &mut Harness, lease_ms| {
-        let asked = harness.next().await;
-        let Op::Renew(renew) = asked.op.clone() else { panic!("{:?}", asked.op) };
+        let request = harness.next().await;
+        let Op::Renew(renew) = request.op.clone() else { panic!("{:?}", request.op) };
         assert_eq!((renew.lease_ms, renew.token), (lease_ms, token(7)));
-        asked
+        request
     };
     drop(longer(1_000).lock().await.unwrap());
     drop(longer(LEASE_MS).lock().await.unwrap());
     harness.expect_no_request();
     let inner = longer(60_000).lock().await.unwrap();
-    let asked = renewal(&mut harness, 60_000).await;
+    let request = renewal(&mut harness, 60_000).await;
     // A still longer lease, while that renewal is in flight: the session asks for it after the reply.
     let innermost = longer(90_000).lock().await.unwrap();
     harness.expect_no_request();
-    harness.reply(asked, Outcome::Renewed { left_us: 60_000 * MS }, 7);
-    let asked = renewal(&mut harness, 90_000).await;
-    harness.reply(asked, Outcome::Renewed { left_us: 90_000 * MS }, 7);
+    harness.reply(request, Outcome::Renewed { left_us: 60_000 * MS }, 7);
+    let request = renewal(&mut harness, 90_000).await;
+    harness.reply(request, Outcome::Renewed { left_us: 90_000 * MS }, 7);
     drop((innermost, inner));
     while outer.remaining() < Duration::from_secs(85) {
         tokio::task::yield_now().await;
@@ -249,7 +249,7 @@ async fn a_fixed_lease_keeps_its_end() {
     tokio::select! {
         biased;
         why = lost => assert!(why.reason().is_expiry(), "{why:?}"),
-        asked = harness.next() => panic!("nothing is asked for: {:?}", asked.op),
+        request = harness.next() => panic!("nothing is asked for: {:?}", request.op),
     }
     assert!(outer.check().is_err_and(|lost| lost.reason().is_expiry()));
 }
@@ -268,10 +268,10 @@ async fn max_hold_is_not_lengthened() {
         tokio::select! {
             biased;
             _ = &mut lost => break,
-            asked = harness.next() => {
-                let Op::Renew(renew) = asked.op.clone() else { panic!("{:?}", asked.op) };
+            request = harness.next() => {
+                let Op::Renew(renew) = request.op.clone() else { panic!("{:?}", request.op) };
                 assert!(ms(renew.lease_ms) <= ms(900).saturating_sub(begun.elapsed()) + ms(300), "{renew:?}");
-                harness.reply(asked, Outcome::Renewed { left_us: renew.lease_ms * MS }, 7);
+                harness.reply(request, Outcome::Renewed { left_us: renew.lease_ms * MS }, 7);
                 renewals += 1;
             }
         }
@@ -300,11 +300,11 @@ async fn two_owners_and_none_wait_for_each_other() {
     ];
     for stranger in strangers {
         let waiting = tokio::spawn(lock(&stranger));
-        let (asked, _) = harness.next_acquire().await;
-        harness.reply(asked, queued(1, 60_000), 7);
+        let (request, _) = harness.next_acquire().await;
+        harness.reply(request, queued(1, 60_000), 7);
         waiting.abort();
-        let (asked, _) = harness.next_leave().await;
-        harness.reply(asked, Outcome::Left { was: Was::Queued }, 7);
+        let (request, _) = harness.next_leave().await;
+        harness.reply(request, Outcome::Left { was: Was::Queued }, 7);
     }
 }
 
@@ -318,8 +318,8 @@ async fn a_closed_client_refuses_its_owners() {
     let tasks: Vec<_> = (0..3).map(|_| tokio::spawn(lock(&waiting))).collect();
     let patient = waiting.clone();
     let bounded = tokio::spawn(async move { patient.try_lock_for(Duration::from_secs(60)).await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     tokio::task::yield_now().await;
     let closing = tokio::spawn(harness.leasehold.clone().close());
     for task in tasks {
@@ -361,8 +361,8 @@ async fn p18_a_task_that_waits_for_its_owner_gets_the_error_of_a_closed_client()
     let mutex = mutex(&harness, &Owner::new());
     let mut first = lock(&mutex);
     assert!(poll(&mut first).await.is_pending());
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 7);
     let second = tokio::spawn(lock(&mutex));
     tokio::task::yield_now().await;
     let mut closing = tokio::spawn(harness.leasehold.clone().close());

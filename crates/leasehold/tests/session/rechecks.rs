@@ -16,8 +16,8 @@ use crate::store::any_error;
 async fn p15_a_waiter_whose_push_was_lost_rechecks() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(600);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     let begun = Instant::now();
     let (recheck, again) = harness.next_acquire().await;
     // At the earliest after a third of the lease, less a fifth.
@@ -32,12 +32,12 @@ async fn p15_a_waiter_whose_push_was_lost_rechecks() {
 async fn p15_a_waiter_rechecks_when_the_awaited_lease_ends_and_again_when_it_was_renewed() {
     let mut harness = Harness::new().await;
     let _locking = harness.lock(30_000);
-    let (mut asked, acquire) = harness.next_acquire().await;
+    let (mut request, acquire) = harness.next_acquire().await;
     let begun = Instant::now();
     for turn in 1..=3 {
-        harness.reply(asked, queued(42, 200), 7);
+        harness.reply(request, queued(42, 200), 7);
         let recheck;
-        (asked, recheck) = harness.next_acquire().await;
+        (request, recheck) = harness.next_acquire().await;
         assert_eq!(recheck.id, acquire.id);
         let waited = begun.elapsed();
         // This is long before the waiter's own re-check, which is due in four seconds at the earliest.
@@ -50,8 +50,8 @@ async fn p15_a_waiter_rechecks_when_the_awaited_lease_ends_and_again_when_it_was
 async fn p15_a_lease_that_ends_beyond_all_time_stops_no_waiter() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(600);
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Queued { ticket: 42, left_us: u64::MAX, joined: Joined::Before }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Queued { ticket: 42, left_us: u64::MAX, joined: Joined::Before }, 7);
     let (recheck, _) = harness.next_acquire().await;
     harness.reply(recheck, Outcome::Granted { token: token(8), left_us: 600 * MS, range: 1 }, 8);
     assert!(locking.await.unwrap().is_ok());
@@ -62,8 +62,8 @@ async fn p15_a_lease_that_ends_beyond_all_time_stops_no_waiter() {
 async fn p26_a_waiter_rechecks_when_the_holder_died() {
     let mut harness = Harness::new().await;
     let _locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     // Wait until the reply has arrived. A task of the caller receives it, and notifies nobody.
     pause(100).await;
     let begun = Instant::now();
@@ -86,11 +86,11 @@ async fn p26_a_reply_from_before_the_death_cancels_no_recheck() {
     let world = Altered::world();
     let mut harness = Harness::within(Arc::clone(&world) as Arc<dyn World>).await;
     let _locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     // Freeze the time, so that nothing is due before the reply arrives, and the waiter's own re-check never is.
     world.freeze();
     harness.send_message(Message::Look(Name::new("name").unwrap()));
-    harness.reply(asked, queued(42, 60_000), 7);
+    harness.reply(request, queued(42, 60_000), 7);
     pause(100).await;
     world.advance(10 * MS);
     let (_, again) = harness.next_acquire().await;
@@ -102,8 +102,8 @@ async fn p26_a_reply_from_before_the_death_cancels_no_recheck() {
 async fn p15_a_name_is_settled_when_the_memory_is_full() {
     let mut harness = Harness::new().await;
     let _locking = harness.lock(30_000);
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 100), 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 100), 7);
     let (recheck, _) = harness.next_acquire().await;
     recheck.reply.send(Err(Fault::NoMemory(any_error()))).unwrap();
     assert_eq!(harness.next().await.op, Op::Settle);
@@ -116,8 +116,8 @@ async fn p15_a_lease_that_ends_while_the_store_is_away_causes_no_busy_loop() {
     let world = Altered::world();
     let mut harness = Harness::within(Arc::clone(&world) as Arc<dyn World>).await;
     let _waiting = harness.lock(30_000);
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 100), 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 100), 7);
     harness.store.may_attach.store(false, Ordering::SeqCst);
     harness.break_session_link();
     pause(200).await;
@@ -136,8 +136,8 @@ async fn p15_every_waiter_rechecks_after_a_reconnect() {
     let mut harness = Harness::new().await;
     let _waiting = [harness.lock_apart(30_000), harness.lock_apart(30_000)];
     for ticket in [1, 2] {
-        let (asked, _) = harness.next_acquire().await;
-        harness.reply(asked, queued(ticket, 60_000), 7);
+        let (request, _) = harness.next_acquire().await;
+        harness.reply(request, queued(ticket, 60_000), 7);
     }
     pause(50).await;
     harness.break_session_link();
@@ -159,9 +159,9 @@ async fn p15_many_waiters_recheck_in_turn_after_a_reconnect() {
     let _waiting: Vec<_> = (0..WAITERS).map(|number| harness.lock_as(&format!("name {number}"), 900_000)).collect();
     let mut queued_up = BTreeSet::new();
     while queued_up.len() < WAITERS {
-        let (asked, acquire) = harness.next_acquire().await;
+        let (request, acquire) = harness.next_acquire().await;
         queued_up.insert(acquire.id.counter);
-        harness.reply(asked, queued(1, 900_000), 7);
+        harness.reply(request, queued(1, 900_000), 7);
     }
     harness.break_session_link();
     harness.await_session_link(3).await;
@@ -170,16 +170,16 @@ async fn p15_many_waiters_recheck_in_turn_after_a_reconnect() {
     while rechecked.len() < WAITERS {
         // Answer when no further request comes.
         let within = Duration::from_millis(if unanswered.is_empty() { 10_000 } else { 100 });
-        if let Ok(Some(asked)) = timeout(within, harness.requests.recv()).await {
-            unanswered.push(asked);
+        if let Ok(Some(request)) = timeout(within, harness.requests.recv()).await {
+            unanswered.push(request);
             continue;
         }
         assert!(!unanswered.is_empty(), "{} of {WAITERS} are forgotten", WAITERS - rechecked.len());
         let mut together = BTreeSet::new();
-        for asked in unanswered.drain(..) {
-            let Op::Acquire(acquire) = &asked.op else { panic!("{:?}", asked.op) };
+        for request in unanswered.drain(..) {
+            let Op::Acquire(acquire) = &request.op else { panic!("{:?}", request.op) };
             together.insert(acquire.id.counter);
-            harness.reply(asked, queued(1, 900_000), 7);
+            harness.reply(request, queued(1, 900_000), 7);
         }
         most = most.max(together.len());
         rechecked.append(&mut together);
@@ -191,11 +191,11 @@ async fn p15_many_waiters_recheck_in_turn_after_a_reconnect() {
 async fn p15_a_recheck_that_rejoins_the_queue_makes_the_others_recheck() {
     let mut harness = Harness::new().await;
     let _early = harness.lock(3_000);
-    let (asked, early) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, early) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     let _late = harness.lock(30_000);
-    let (asked, late) = harness.next_acquire().await;
-    harness.reply(asked, queued(2, 60_000), 7);
+    let (request, late) = harness.next_acquire().await;
+    harness.reply(request, queued(2, 60_000), 7);
     // The first re-check finds that its entry had been dropped. The other waiter would re-check in four seconds at the
     // earliest.
     let (recheck, again) = harness.next_acquire().await;
@@ -216,8 +216,8 @@ async fn p11_a_turn_sends_all_that_it_has_noted() {
     let mut waiting = Vec::new();
     for number in 0..WAITING {
         waiting.push(harness.lock_as(&format!("name {number}"), 30_000));
-        let (asked, _) = harness.next_acquire().await;
-        harness.reply(asked, queued(1, 60_000), 7);
+        let (request, _) = harness.next_acquire().await;
+        harness.reply(request, queued(1, 60_000), 7);
     }
     pause(50).await;
     let (made, sent) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));

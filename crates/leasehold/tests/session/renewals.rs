@@ -18,17 +18,17 @@ async fn the_end_of_max_hold_is_not_renewed_over_and_over() {
     let mutex = harness.leasehold.mutex("name").lease(lease).max_hold(hold);
     let begun = Instant::now();
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 600 * MS, range: 1 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 600 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     let (mut lost, mut renewals) = (guard.lost(), 0);
     let why = loop {
         tokio::select! {
             biased;
             why = &mut lost => break why,
-            asked = harness.next() => {
-                let Op::Renew(renew) = asked.op.clone() else { panic!("{:?}", asked.op) };
-                harness.reply(asked, Outcome::Renewed { left_us: renew.lease_ms * MS }, 7);
+            request = harness.next() => {
+                let Op::Renew(renew) = request.op.clone() else { panic!("{:?}", request.op) };
+                harness.reply(request, Outcome::Renewed { left_us: renew.lease_ms * MS }, 7);
                 renewals += 1;
             }
         }
@@ -76,18 +76,18 @@ async fn many_due_leases_are_renewed_in_turn_and_the_earliest_end_first() {
         // Answer when no further request comes.
         let within = Duration::from_millis(if unanswered.is_empty() { 10_000 } else { 100 });
         let next = timeout(within, harness.requests.recv()).await;
-        if let Ok(Some(asked)) = next {
-            unanswered.push_back(asked);
+        if let Ok(Some(request)) = next {
+            unanswered.push_back(request);
             most = most.max(unanswered.len());
             continue;
         }
         assert!(!unanswered.is_empty(), "{} of {LEASES} are forgotten", LEASES - renewed.len() as u64);
-        for asked in unanswered.drain(..) {
-            let Op::Renew(renew) = asked.op.clone() else { panic!("{:?}", asked.op) };
+        for request in unanswered.drain(..) {
+            let Op::Renew(renew) = request.op.clone() else { panic!("{:?}", request.op) };
             assert!(renewed.insert(renew.token), "renewed twice");
             let is_short = renew.token > token(LEASES - SHORT);
             assert_eq!(is_short, renewed.len() as u64 <= SHORT, "number {} is {:?}", renewed.len(), renew.token);
-            harness.reply(asked, Outcome::Renewed { left_us: renew.lease_ms * MS }, renew.token.get());
+            harness.reply(request, Outcome::Renewed { left_us: renew.lease_ms * MS }, renew.token.get());
         }
     }
     assert!(most < LEASES as usize, "all at once");

@@ -54,8 +54,8 @@ async fn p14_an_acquire_that_is_too_late_to_be_carried_out_is_forgotten() {
     let locking = harness.lock(3_000);
     let (lost, acquire) = harness.next_acquire().await;
     drop(lost.reply.send(Err(gone())));
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS, range: 1 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 3_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     while harness.store.server_us() <= acquire.not_after_us + 1_000 * MS {
         let renewal = harness.next().await;
@@ -105,8 +105,8 @@ async fn p13_a_leave_is_repeated_to_another_run() {
 async fn p13_a_release_of_a_revoked_grant_is_repeated_to_another_run() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     harness.deliver(Delivery {
         to: acquire.id.session,
@@ -134,8 +134,8 @@ async fn p13_a_release_of_a_revoked_grant_is_repeated_to_another_run() {
 async fn p13_a_leave_of_a_revoked_grant_is_repeated_to_another_run() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(3_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 6);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 6);
     let (recheck, _) = harness.next_acquire().await;
     harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
@@ -168,10 +168,10 @@ async fn p13_a_leave_of_a_revoked_grant_is_repeated_to_another_run() {
 async fn p13_a_leave_without_a_reply_is_repeated_to_another_run() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     locking.abort();
     let (unheard, _) = harness.next_leave().await;
-    drop(asked.reply.send(Err(gone())));
+    drop(request.reply.send(Err(gone())));
     drop(unheard.reply.send(Err(gone())));
     loop {
         let (leave, id) = harness.next_leave().await;
@@ -194,11 +194,11 @@ async fn p13_a_leave_without_a_reply_is_repeated_to_another_run() {
 async fn p14_an_unanswered_attempt_is_closed_only_beyond_its_not_after() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     locking.abort();
     // The connection of the acquire breaks while the acquire is in flight: the store may still execute it.
-    harness.store.links()[asked.link].closed.store(true, Ordering::SeqCst);
-    drop(asked.reply.send(Err(gone())));
+    harness.store.links()[request.link].closed.store(true, Ordering::SeqCst);
+    drop(request.reply.send(Err(gone())));
     let begun = Instant::now();
     let mut leaves = 0;
     loop {
@@ -242,9 +242,11 @@ async fn p14_a_leave_before_an_unsent_acquire_is_repeated() {
     harness.reply(leave, Outcome::Left { was: Was::Absent }, 7);
     pause(50).await;
     go_on.send(()).unwrap();
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     assert_eq!(left, Op::Leave { id: acquire.id, used: Token::NONE });
-    drop(asked.reply.send(Ok(harness.answer(Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8))));
+    drop(
+        request.reply.send(Ok(harness.answer(Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8))),
+    );
     assert_eq!(locking.await.unwrap().unwrap_err().kind(), leasehold::ErrorKind::Closed);
     // On the new lane the release is repeated, too.
     let leave = harness.next_but(|op| matches!(op, Op::Release { .. })).await;
@@ -260,8 +262,8 @@ async fn p14_a_leave_before_an_unsent_acquire_is_repeated() {
 async fn p14_a_recheck_that_is_granted_behind_its_leave_is_left_again() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(900);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     let (recheck, _) = harness.next_acquire().await;
     locking.abort();
     let (leave, _) = harness.next_leave().await;
@@ -280,11 +282,11 @@ async fn p14_a_recheck_that_is_granted_behind_its_leave_is_left_again() {
 async fn p14_a_push_behind_an_answered_leave_is_left_at_once() {
     let mut harness = Harness::new().await;
     let first = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     let second = harness.add_local_waiters(30_000, 1).await.remove(0);
     first.abort();
     let (recheck, _) = harness.next_acquire().await;
-    assert_ne!(recheck.link, asked.link);
+    assert_ne!(recheck.link, request.link);
     harness.reply(recheck, queued(1, 60_000), 7);
     pause(20).await;
     second.abort();
@@ -311,8 +313,8 @@ async fn p14_a_push_behind_an_answered_leave_is_left_at_once() {
 async fn p14_an_entry_that_was_given_up_by_time_is_left_when_it_is_granted() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(300);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     harness.store.go_away();
     locking.abort();
@@ -343,8 +345,8 @@ async fn p14_a_push_for_a_closed_attempt_is_left() {
 async fn p16_a_dropped_future_leaves_the_queue() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 7);
     pause(50).await;
     locking.abort();
     let (_, left) = harness.next_leave().await;
@@ -360,8 +362,8 @@ async fn p16_a_dropped_guard_releases_and_renews_no_more() {
     assert!(matches!(release.op, Op::Release { .. }), "{:?}", release.op);
     // Unanswered, the release is repeated. By now the lease would have been renewed twice.
     pause(500).await;
-    while let Some(asked) = harness.try_next() {
-        assert!(matches!(asked.op, Op::Release { .. }), "{:?}", asked.op);
+    while let Some(request) = harness.try_next() {
+        assert!(matches!(request.op, Op::Release { .. }), "{:?}", request.op);
     }
 }
 
@@ -373,8 +375,8 @@ async fn p16_a_grant_that_is_not_taken_is_released() {
     let waker = Waker::noop();
     let mut context = Context::from_waker(waker);
     assert!(locking.as_mut().poll(&mut context).is_pending());
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 7);
     assert!(locking.as_mut().poll(&mut context).is_pending());
     // The lock is granted, and the future is dropped before it is polled again.
     harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
@@ -413,8 +415,8 @@ async fn p13_run_waits_for_its_release_within_bounds() {
     let mutex = harness.leasehold.mutex("name").lease(Duration::from_secs(30));
     let running = timeout(Duration::from_secs(10), mutex.run(async |guard| guard.token()));
     let serving = async {
-        let (asked, _) = harness.next_acquire().await;
-        harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+        let (request, _) = harness.next_acquire().await;
+        harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
         harness.next().await
     };
     let (done, unanswered) = tokio::join!(running, serving);
@@ -442,16 +444,16 @@ async fn many_releases_are_sent_in_turn() {
     while (released.len() as u64) < LEASES {
         // Answer when no further request comes.
         let within = Duration::from_millis(if unanswered.is_empty() { 10_000 } else { 100 });
-        if let Ok(Some(asked)) = timeout(within, harness.requests.recv()).await {
-            unanswered.push(asked);
+        if let Ok(Some(request)) = timeout(within, harness.requests.recv()).await {
+            unanswered.push(request);
             continue;
         }
         assert!(!unanswered.is_empty(), "{} of {LEASES} are forgotten", LEASES - released.len() as u64);
         let mut together = BTreeSet::new();
-        for asked in unanswered.drain(..) {
-            let Op::Release { token, .. } = asked.op else { panic!("{:?}", asked.op) };
+        for request in unanswered.drain(..) {
+            let Op::Release { token, .. } = request.op else { panic!("{:?}", request.op) };
             together.insert(token);
-            harness.reply(asked, Outcome::Released, token.get());
+            harness.reply(request, Outcome::Released, token.get());
         }
         most = most.max(together.len());
         released.append(&mut together);

@@ -38,25 +38,25 @@ fn ends_said_before(harness: &Harness, id: GrantId, left_ms: u64, ago_ms: u64) {
 /// Expects that the next request is a re-check of this attempt, not before `from_ms` has passed and long before its own
 /// re-check is due.
 async fn expect_recheck(harness: &mut Harness, id: GrantId, begun: Instant, from_ms: u64) -> crate::store::Request {
-    let (asked, recheck) = timeout(BEFORE_ITS_OWN, harness.next_acquire()).await.expect("a re-check");
+    let (request, recheck) = timeout(BEFORE_ITS_OWN, harness.next_acquire()).await.expect("a re-check");
     assert_eq!(recheck.id, id);
     let waited = begun.elapsed();
     assert!(waited >= Duration::from_millis(from_ms), "the lease had not ended yet: {waited:?}");
-    asked
+    request
 }
 
 #[tokio::test]
 async fn p10_a_waiter_rechecks_when_the_grace_is_over() {
     let mut harness = Harness::new().await;
     let _locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     pause(100).await;
     let begun = Instant::now();
     ends(&harness, acquire.id, 300);
-    let asked = expect_recheck(&mut harness, acquire.id, begun, 298).await;
+    let request = expect_recheck(&mut harness, acquire.id, begun, 298).await;
     // The server's clock is a little slower than the client's.
-    harness.reply(asked, queued(42, 50), 7);
+    harness.reply(request, queued(42, 50), 7);
     expect_recheck(&mut harness, acquire.id, begun, 350).await;
 }
 
@@ -66,11 +66,11 @@ async fn p10_a_reply_from_before_the_revocation_cancels_no_recheck() {
     let world = Altered::world();
     let mut harness = Harness::within(Arc::clone(&world) as Arc<dyn World>).await;
     let _locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     // Freeze the time, so that nothing is due before the reply arrives, and the waiter's own re-check never is.
     world.freeze();
     ends(&harness, acquire.id, 300);
-    harness.reply(asked, queued(42, 60_000), 7);
+    harness.reply(request, queued(42, 60_000), 7);
     pause(100).await;
     harness.expect_no_request();
     world.advance(310 * MS);
@@ -82,8 +82,8 @@ async fn p10_a_reply_from_before_the_revocation_cancels_no_recheck() {
 async fn p10_an_end_is_not_forgotten_with_an_earlier_one() {
     let mut harness = Harness::new().await;
     let _locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 200), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 200), 7);
     pause(50).await;
     harness.send_message(Message::LookAtAll);
     let (recheck, _) = harness.next_acquire().await;
@@ -101,8 +101,8 @@ async fn p10_an_end_is_not_forgotten_with_an_earlier_one() {
 async fn p10_a_late_message_costs_no_second_grace() {
     let mut harness = Harness::new().await;
     let _locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     pause(100).await;
     let begun = Instant::now();
     ends_said_before(&harness, acquire.id, 5_000, 4_900);
@@ -114,16 +114,16 @@ async fn p10_a_late_message_costs_no_second_grace() {
 async fn p10_a_second_revocation_brings_the_end_nearer_and_a_repeated_one_not_further() {
     let mut harness = Harness::new().await;
     let _locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     pause(100).await;
     let begun = Instant::now();
     for left_ms in [3_000, 300, 2_000] {
         ends(&harness, acquire.id, left_ms);
     }
-    let asked = expect_recheck(&mut harness, acquire.id, begun, 298).await;
+    let request = expect_recheck(&mut harness, acquire.id, begun, 298).await;
     assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
-    harness.reply(asked, queued(42, 60_000), 7);
+    harness.reply(request, queued(42, 60_000), 7);
     pause(100).await;
     harness.expect_no_request();
 }
@@ -133,11 +133,11 @@ async fn p10_a_second_revocation_brings_the_end_nearer_and_a_repeated_one_not_fu
 async fn p10_the_attempt_that_waits_then_rechecks() {
     let mut harness = Harness::new().await;
     let first = harness.lock_apart(30_000);
-    let (asked, notified) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, notified) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     let _second = harness.lock_apart(30_000);
-    let (asked, waits) = harness.next_acquire().await;
-    harness.reply(asked, queued(2, 60_000), 7);
+    let (request, waits) = harness.next_acquire().await;
+    harness.reply(request, queued(2, 60_000), 7);
     pause(50).await;
     let begun = Instant::now();
     ends(&harness, notified.id, 300);
@@ -168,14 +168,14 @@ async fn p10_the_client_that_revoked_settles_after_the_grace_as_well() {
     let (id, label) = (PublicId { session: SessionId(5), counter: 5 }, "somebody".to_owned());
     let (left_us, state) = (60_000 * MS, GrantState::Held);
     let holder = Holder { id, token: token(7), left_us, label, state };
-    let asked = harness.next().await;
-    harness.reply(asked, Outcome::Inspected(Inspection { holder: Some(holder), waiters: 1 }), 7);
+    let request = harness.next().await;
+    harness.reply(request, Outcome::Inspected(Inspection { holder: Some(holder), waiters: 1 }), 7);
     let seen = inspecting.await.unwrap().unwrap().holder.expect("it holds");
     let revoking = tokio::spawn(async move { mutex.revoke(&seen, Duration::from_millis(300)).await });
-    let asked = harness.next().await;
-    assert_eq!(asked.op, Op::Revoke { holder: id, token: token(7), grace_ms: 300 });
+    let request = harness.next().await;
+    assert_eq!(request.op, Op::Revoke { holder: id, token: token(7), grace_ms: 300 });
     let begun = Instant::now();
-    harness.reply(asked, Outcome::Revoking { left_us: 300 * MS }, 7);
+    harness.reply(request, Outcome::Revoking { left_us: 300 * MS }, 7);
     assert_eq!(revoking.await.unwrap().unwrap(), Revoked::Within(Duration::from_millis(300)));
     let settling = timeout(BEFORE_ITS_OWN, harness.next()).await.expect("it settles the name");
     assert_eq!(settling.op, Op::Settle);

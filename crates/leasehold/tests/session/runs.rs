@@ -21,10 +21,10 @@ use crate::store::gone;
 async fn end_of_run(harness: &mut Harness) -> (Token, Acquire) {
     let release = harness.next().await;
     let Op::Release { used, .. } = release.op else { panic!("{:?}", release.op) };
-    let (asked, acquire) = harness.next_acquire().await;
-    assert_eq!(asked.link, release.link);
+    let (request, acquire) = harness.next_acquire().await;
+    assert_eq!(request.link, release.link);
     harness.reply(release, Outcome::Released, used.get());
-    harness.reply(asked, queued(1, 30_000), used.get());
+    harness.reply(request, queued(1, 30_000), used.get());
     (used, acquire)
 }
 
@@ -56,8 +56,8 @@ async fn p19_a_leave_behind_the_grace_reports_the_used_tokens() {
     let locking = harness.lock(30_000);
     let (lost, Acquire { id, .. }) = harness.next_acquire().await;
     drop(lost.reply.send(Err(gone())));
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
     let guard = locking.await.unwrap().unwrap();
     let mut waiting = harness.add_local_waiters(30_000, 1).await.into();
     let guard = hand_to_next(guard, &mut waiting).await;
@@ -98,9 +98,9 @@ async fn p19_a_range_is_lengthened_when_half_of_it_is_used() {
         guard = guard_of(locking).await;
         assert_eq!(guard.token(), token(number));
         if let Some((_, wanted, given)) = lengthened.iter().find(|(at, ..)| *at == number) {
-            let asked = harness.next().await;
-            assert!(matches!(asked.op, Op::Reserve { range, .. } if range == *wanted), "{number}: {:?}", asked.op);
-            harness.reply(asked, Outcome::Reserved { range: *given }, 7);
+            let request = harness.next().await;
+            assert!(matches!(request.op, Op::Reserve { range, .. } if range == *wanted), "{number}: {:?}", request.op);
+            harness.reply(request, Outcome::Reserved { range: *given }, 7);
             pause(50).await;
         }
     }
@@ -120,12 +120,12 @@ async fn p19_a_range_that_cannot_be_lengthened_is_not_asked_for_at_each_hand_ove
         release_guard(guard).await;
         guard = guard_of(locking).await;
         pause(2).await;
-        while let Some(asked) = harness.try_next() {
-            let is_renewal = matches!(asked.op, Op::Renew(_));
+        while let Some(request) = harness.try_next() {
+            let is_renewal = matches!(request.op, Op::Renew(_));
             reserved += u32::from(!is_renewal);
             let said =
                 if is_renewal { Outcome::Renewed { left_us: 30_000 * MS } } else { Outcome::Reserved { range: 64 } };
-            harness.reply(asked, said, 7);
+            harness.reply(request, said, 7);
         }
     }
     let most = 1 + begun.elapsed().as_millis() / 125;
@@ -210,12 +210,12 @@ async fn p20_once_others_wait_a_run_has_10_ms_left() {
 async fn p20_the_message_that_others_wait_may_precede_the_grant() {
     let mut harness = Harness::new().await;
     let mut waiting: VecDeque<_> = harness.add_local_waiters(30_000, 3).await.into();
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     let granted = harness.answer(Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
     // This message is about a grant that is over, and says nothing about the new one.
     harness.notify_contention(acquire.id, 6, Contention::Others);
     harness.notify_contention(acquire.id, 7, Contention::Strict);
-    asked.reply.send(Ok(granted)).unwrap();
+    request.reply.send(Ok(granted)).unwrap();
     let guard = guard_of(waiting.pop_front().unwrap()).await;
     assert!(guard.others_wait());
     release_ends_run(&mut harness, guard).await;
@@ -283,8 +283,8 @@ async fn p20_a_claim_is_passed_on_until_half_of_it_is_over() {
     let world = Altered::world();
     let mut harness = Harness::within(Arc::clone(&world) as Arc<dyn World>).await;
     let mut waiting: VecDeque<_> = harness.add_local_waiters(30_000, 3).await.into();
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     harness.push_range(acquire.id, 8, 1_024);
     let mut guard = guard_of(waiting.pop_front().unwrap()).await;
@@ -329,8 +329,8 @@ async fn p20_a_lease_that_was_lengthened_is_not_passed_on() {
     let mutex = |lease| harness.leasehold.mutex("name").lease(Duration::from_secs(lease)).owner(&owner);
     let (short, long) = (mutex(30), mutex(40));
     let locking = tokio::spawn(async move { short.lock().await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
     let outer = locking.await.unwrap().unwrap();
     let _waiting = harness.add_local_waiters(30_000, 2).await;
     let inner = long.lock().await.unwrap();
@@ -350,8 +350,8 @@ async fn p19_each_leave_for_a_release_reports_the_used_tokens() {
     let mut waiting: VecDeque<_> = harness.add_local_waiters(30_000, 2).await.into();
     let (broken, _) = harness.next_acquire().await;
     assert!(broken.reply.send(Err(gone())).is_ok());
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
     let guard = guard_of(waiting.pop_front().unwrap()).await;
     drop(hand_to_next(guard, &mut waiting).await);
     for was in [Was::Granted, Was::Absent] {
@@ -422,8 +422,8 @@ async fn p19_a_repeated_release_reports_the_used_tokens() {
 async fn p19_a_claim_keeps_the_range_of_its_push() {
     let mut harness = Harness::new().await;
     let mut waiting: VecDeque<_> = harness.add_local_waiters(30_000, 3).await.into();
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 60_000), 7);
     pause(20).await;
     harness.deliver(Delivery {
         to: acquire.id.session,

@@ -34,9 +34,9 @@ async fn round(harness: &mut Harness, number: u64) -> (usize, usize) {
 
 async fn round_of(harness: &mut Harness, name: &str, number: u64) -> (usize, usize) {
     let locking = harness.lock_as(name, 30_000);
-    let (asked, _) = harness.next_acquire().await;
-    let acquired_by = asked.link;
-    harness.reply(asked, Outcome::Granted { token: token(number), left_us: 30_000 * MS, range: 1 }, number);
+    let (request, _) = harness.next_acquire().await;
+    let acquired_by = request.link;
+    harness.reply(request, Outcome::Granted { token: token(number), left_us: 30_000 * MS, range: 1 }, number);
     let guard = locking.await.unwrap().unwrap();
     let releasing = tokio::spawn(guard.release());
     let release = harness.next().await;
@@ -94,11 +94,11 @@ async fn p17_a_release_on_anothers_lane_is_sent_again_before_the_next_acquire() 
     let locking = harness.lock(30_000);
     let again = harness.next().await;
     assert_eq!((again.link, &again.op), (HOME, &first.op));
-    let (asked, _) = harness.next_acquire().await;
-    assert_eq!(asked.link, HOME);
+    let (request, _) = harness.next_acquire().await;
+    assert_eq!(request.link, HOME);
     harness.reply(again, Outcome::Released, 7);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
-    harness.reply(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    harness.reply(request, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
 }
 
@@ -155,9 +155,9 @@ async fn p17_too_few_replies_to_unsent_requests_decide_nothing() {
         assert_eq!(unsent.link, LANE);
         harness.store.links()[LANE].is_waiting.store(true, Ordering::SeqCst);
         drop(unsent.reply.send(Err(Fault::Undecided(any_error()))));
-        let (asked, again) = harness.next_acquire().await;
-        assert_eq!((asked.link, again.id), (HOME, first.id));
-        harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+        let (request, again) = harness.next_acquire().await;
+        assert_eq!((request.link, again.id), (HOME, first.id));
+        harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
         drop(trying.await.unwrap().unwrap().expect("it is free"));
         let release = harness.next().await;
         harness.reply(release, Outcome::Released, 7);
@@ -194,8 +194,8 @@ async fn p17_a_release_that_was_not_sent_is_sent_again_before_the_request_behind
             again.op
         );
         harness.reply(again, Outcome::Released, 7);
-        let (asked, _) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
-        harness.reply(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+        let (request, _) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
+        harness.reply(request, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
         assert!(trying.await.unwrap().expect("the store has answered").is_some());
     }
 }
@@ -210,9 +210,9 @@ async fn p17_a_lane_that_stands_still_is_given_up() {
     let (unsent, first) = harness.next_acquire().await;
     assert_eq!(unsent.link, LANE);
     harness.store.links()[LANE].is_stalled.store(true, Ordering::SeqCst);
-    let (asked, again) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
-    assert_eq!((asked.link, again.id), (HOME, first.id));
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let (request, again) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
+    assert_eq!((request.link, again.id), (HOME, first.id));
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let guard = timeout(NOTICED, trying).await.expect("the first one is never answered").unwrap().unwrap().unwrap();
 
     // Meanwhile there is another lane, and that one is blocked, too.
@@ -237,11 +237,11 @@ async fn p17_the_end_of_a_lane_fails_no_request_on_another_link() {
     let trying = harness.try_lock("name");
     let (unsent, _) = harness.next_acquire().await;
     harness.store.links()[LANE].is_stalled.store(true, Ordering::SeqCst);
-    let (asked, _) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
-    assert_eq!((unsent.link, asked.link), (LANE, HOME));
+    let (request, _) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
+    assert_eq!((unsent.link, request.link), (LANE, HOME));
     drop(unsent.reply);
     pause(50).await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let guard = timeout(NOTICED, trying).await.expect("an answer").unwrap();
     assert_eq!(guard.expect("the store has answered").expect("nobody else has it").token(), token(7));
 }
@@ -273,8 +273,8 @@ fn p17_a_lane_that_fails_late_takes_the_place_of_no_other() {
     let mutex = harness.leasehold.mutex("name");
     drop(stands.spawn(async move { mutex.try_lock().await }));
     turns(&stands);
-    let (asked, _) = ours.block_on(harness.next_acquire());
-    harness.reply(asked, Outcome::Busy { left_us: 1_000 * MS }, 1);
+    let (request, _) = ours.block_on(harness.next_acquire());
+    harness.reply(request, Outcome::Busy { left_us: 1_000 * MS }, 1);
     turns(&stands);
     world.advance(6_000 * MS);
     world.runtime.store(0, Ordering::SeqCst);

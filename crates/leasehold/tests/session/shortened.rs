@@ -28,9 +28,9 @@ fn whole(lease_ms: u64) -> Outcome {
 async fn p12_the_message_of_a_shortened_lease_overtakes_the_reply_that_grants_it() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     shorten(&harness, acquire.id, now_us(), 2_000);
-    harness.reply(asked, whole(30_000), 7);
+    harness.reply(request, whole(30_000), 7);
     let guard = locking.await.unwrap().unwrap();
     assert!(guard.remaining() < Duration::from_secs(2), "{:?}", guard.remaining());
     let renewal = harness.next().await;
@@ -59,8 +59,8 @@ async fn p12_the_message_of_a_shortened_lease_overtakes_the_reply_that_renews_it
 async fn p12_the_message_of_a_shortened_lease_overtakes_the_push_that_grants_it() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 6);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 6);
     let made_us = harness.store.server_us();
     shorten(&harness, acquire.id, now_us(), 2_000);
     harness.push(acquire.id, 7, made_us, 30_000 * MS);
@@ -74,11 +74,11 @@ async fn p12_the_message_of_a_shortened_lease_overtakes_the_push_that_grants_it(
 async fn p12_of_two_messages_in_the_wrong_order_the_shorter_lease_counts() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     let since_us = now_us();
     shorten(&harness, acquire.id, since_us + 10, 2_000);
     shorten(&harness, acquire.id, since_us, 20_000);
-    harness.reply(asked, whole(30_000), 7);
+    harness.reply(request, whole(30_000), 7);
     let guard = guard_of(locking).await;
     assert!(guard.remaining() < Duration::from_secs(2), "{:?}", guard.remaining());
 }
@@ -88,10 +88,10 @@ async fn p12_of_two_messages_in_the_wrong_order_the_shorter_lease_counts() {
 async fn p12_a_shortening_leaves_the_same_margin_before_a_reply_and_behind_it() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(60_000);
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     let since_us = now_us();
     shorten(&harness, acquire.id, since_us, 2_000);
-    harness.reply(asked, whole(60_000), 7);
+    harness.reply(request, whole(60_000), 7);
     let guard = guard_of(locking).await;
     let (before_us, now_us) = (guard.remaining().as_micros(), now_us());
     let early = before_us + u128::from(now_us);
@@ -131,9 +131,9 @@ async fn p12_a_fixed_lease_that_is_shortened_on_its_way_is_confirmed_once() {
     let mut harness = Harness::new().await;
     let mutex = harness.leasehold.mutex("name").fixed_lease(LONG);
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, acquire) = harness.next_acquire().await;
+    let (request, acquire) = harness.next_acquire().await;
     shorten(&harness, acquire.id, now_us(), 2_000);
-    harness.reply(asked, whole(10_000), 7);
+    harness.reply(request, whole(10_000), 7);
     let guard = guard_of(locking).await;
     assert!(guard.remaining() < Duration::from_secs(2), "{:?}", guard.remaining());
     let claim = harness.next().await;
@@ -149,8 +149,8 @@ async fn p12_a_fixed_lease_that_is_shortened_stays_so() {
     let mut harness = Harness::new().await;
     let mutex = harness.leasehold.mutex("name").fixed_lease(LONG);
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, whole(10_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, whole(10_000), 7);
     let guard = guard_of(locking).await;
     shorten(&harness, acquire.id, now_us(), 400);
     harness.send_message(Message::LookAtAll);
@@ -164,8 +164,8 @@ async fn p12_a_fixed_lease_that_is_shortened_stays_so() {
 async fn p20_a_shortened_lease_is_handed_on_as_short_as_it_is() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, whole(30_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, whole(30_000), 7);
     let guard = guard_of(locking).await;
     let mut waiting = harness.add_local_waiters(30_000, 1).await;
     // So little that the lease may still be handed on.
@@ -187,8 +187,8 @@ async fn p20_a_shortened_lease_is_handed_on_as_short_as_it_is() {
 async fn p12_a_message_that_cannot_be_placed_is_claimed_and_the_claim_counts() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 6);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 6);
     pause(20).await;
     shorten(&harness, acquire.id, now_us(), 2_000);
     harness.push(acquire.id, 7, harness.store.server_us() + 60_000 * MS, 30_000 * MS);

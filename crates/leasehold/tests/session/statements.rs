@@ -19,8 +19,8 @@ use crate::store::any_error;
 async fn p3_the_statement_with_the_larger_token_is_the_later_one() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(3_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     // A re-check is in flight when the push comes. Its reply was made before the push, and arrives after it.
     let (recheck, _) = harness.next_acquire().await;
     harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
@@ -36,8 +36,8 @@ async fn p3_the_statement_with_the_larger_token_is_the_later_one() {
 async fn p3_a_second_grant_is_not_taken_for_the_first() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(3_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     let (recheck, _) = harness.next_acquire().await;
     harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
@@ -59,8 +59,8 @@ async fn p3_a_second_grant_is_not_taken_for_the_first() {
 async fn p10_a_recheck_that_finds_its_grant_gone_reports_a_revocation() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(3_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     let (recheck, _) = harness.next_acquire().await;
     harness.push(acquire.id, 8, harness.store.server_us(), 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
@@ -76,8 +76,8 @@ async fn p10_a_recheck_that_finds_its_grant_gone_reports_a_revocation() {
 async fn p3_the_claim_of_an_earlier_grant_does_not_end_the_later_one() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(6_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(42, 60_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     let (recheck, _) = harness.next_acquire().await;
     harness.push(acquire.id, 8, harness.store.server_us() - 1_700 * MS, 3_000 * MS);
     let claim = harness.next().await;
@@ -97,8 +97,8 @@ async fn p3_tokens_of_two_runs_are_not_compared() {
     let mut harness = Harness::new().await;
     let locking = [harness.lock_apart(30_000), harness.lock_apart(30_000)];
     for ticket in [1, 2] {
-        let (asked, _) = harness.next_acquire().await;
-        harness.reply(asked, queued(ticket, 60_000), 1_000);
+        let (request, _) = harness.next_acquire().await;
+        harness.reply(request, queued(ticket, 60_000), 1_000);
     }
     pause(50).await;
     *harness.store.run.lock().unwrap() = "second".into();
@@ -153,8 +153,8 @@ async fn an_answer_wakes_its_caller_once() {
     let mutex = harness.leasehold.mutex("name");
     let mut locking = pin!(mutex.lock());
     assert!(locking.as_mut().poll(&mut context).is_pending());
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let Poll::Ready(guard) = locking.as_mut().poll(&mut context) else { panic!("the reply has arrived") };
     assert_eq!(guard.unwrap().token(), token(7));
     assert_eq!(count.0.load(Ordering::SeqCst), 1);

@@ -20,8 +20,8 @@ async fn kept(harness: &mut Harness, ms: u64) -> (Mutex, GrantId) {
     let mutex = sticky(harness, ms);
     let locks = mutex.clone();
     let locking = tokio::spawn(async move { locks.lock().await });
-    let (asked, Acquire { id, .. }) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
     let guard = locking.await.unwrap().unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     harness.expect_no_request();
@@ -119,13 +119,13 @@ async fn a_kept_lease_is_not_entered_when_the_store_is_silent() {
     let locking = tokio::spawn(async move { mutex.lock().await });
     let (mut is_back, mut anew) = (false, None);
     while !is_back || anew.is_none() {
-        let asked = harness.next_but_renewals().await;
-        match asked.op.clone() {
+        let request = harness.next_but_renewals().await;
+        match request.op.clone() {
             Op::Release { id: of, .. } | Op::Leave { id: of, .. } if of == id => {
                 is_back = true;
-                harness.reply(asked, Outcome::Released, 8);
+                harness.reply(request, Outcome::Released, 8);
             }
-            Op::Acquire(acquire) if acquire.id != id => anew = Some(asked),
+            Op::Acquire(acquire) if acquire.id != id => anew = Some(request),
             other => panic!("{other:?}"),
         }
     }
@@ -141,8 +141,8 @@ async fn a_lost_lease_is_not_kept_and_a_closed_client_keeps_none() {
     harness.reply(renewal, Outcome::Lost { how: LostHow::NotHeld }, 99);
     pause(20).await;
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(100), left_us: 30_000 * MS, range: 4 }, 100);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(100), left_us: 30_000 * MS, range: 4 }, 100);
     drop(locking.await.unwrap().unwrap());
     let closing = tokio::spawn(harness.leasehold.clone().close());
     let release = harness.next_but_renewals().await;
@@ -178,8 +178,8 @@ async fn a_waiter_gets_the_lease_before_it_is_kept() {
     let mut harness = Harness::new().await;
     let mutex = sticky(&harness, 60_000);
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, Acquire { id, .. }) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 4 }, 7);
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 4 }, 7);
     let guard = locking.await.unwrap().unwrap();
     let mut waiting = harness.add_local_waiters(30_000, 1).await;
     drop(guard);

@@ -136,8 +136,8 @@ impl Handle {
                 drop(reply.send(Ok(said)));
                 return Some(answer);
             }
-            let asked = Request { link: link.number.load(Ordering::SeqCst), op, reply };
-            (!closed && link.store.requests.send(asked).is_ok()).then_some(answer)
+            let request = Request { link: link.number.load(Ordering::SeqCst), op, reply };
+            (!closed && link.store.requests.send(request).is_ok()).then_some(answer)
         }
     }
 

@@ -31,8 +31,8 @@ async fn a_client_for_threads_has_no_lane_and_is_not_for_a_forked_child() {
         let mutex = mutex.clone();
         move || mutex.lock()
     });
-    let asked = timeout(SOON, requests.recv()).await.expect("a request").unwrap();
-    assert!(matches!(asked.op, Op::Acquire(_)), "{:?}", asked.op);
+    let request = timeout(SOON, requests.recv()).await.expect("a request").unwrap();
+    assert!(matches!(request.op, Op::Acquire(_)), "{:?}", request.op);
     let granted = Answer {
         now_us: store.server_us(),
         highest: token(7),
@@ -41,7 +41,7 @@ async fn a_client_for_threads_has_no_lane_and_is_not_for_a_forked_child() {
         handed_claim_ms: None,
         outcome: Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 },
     };
-    assert!(asked.reply.send(Ok(granted)).is_ok());
+    assert!(request.reply.send(Ok(granted)).is_ok());
     let guard: Guard = locking.await.unwrap().unwrap();
     assert_eq!(store.links().len(), 1, "the session's own");
 

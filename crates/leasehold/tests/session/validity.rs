@@ -13,9 +13,9 @@ use crate::harness::{Harness, MS, hand_to_next, pause, queued, token};
 async fn p12_validity_counts_from_before_the_sending() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(3_000);
-    let (asked, _) = harness.next_acquire().await;
+    let (request, _) = harness.next_acquire().await;
     pause(300).await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS, range: 1 }, 7);
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 3_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     assert!(guard.remaining() < Duration::from_millis(2_700 - 30), "{:?}", guard.remaining());
     assert!(guard.is_valid());
@@ -25,8 +25,8 @@ async fn p12_validity_counts_from_before_the_sending() {
 async fn p12_a_push_counts_from_the_moment_that_it_was_made() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 7);
     // The push lay in a buffer for 0.3 s of its claim of 1 s.
     harness.push(acquire.id, 8, harness.store.server_us() - 300 * MS, 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
@@ -37,8 +37,8 @@ async fn p12_a_push_counts_from_the_moment_that_it_was_made() {
 async fn p12_a_push_that_is_old_is_claimed_before_it_is_entered() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 7);
     harness.push(acquire.id, 8, harness.store.server_us() - 600 * MS, 1_000 * MS);
     let claim = harness.next().await;
     assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
@@ -52,8 +52,8 @@ async fn p12_a_push_that_is_old_is_claimed_before_it_is_entered() {
 async fn p12_a_push_from_the_future_is_claimed_too() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, acquire) = harness.next_acquire().await;
-    harness.reply(asked, queued(1, 30_000), 7);
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(1, 30_000), 7);
     harness.push(acquire.id, 8, harness.store.server_us() + 60_000 * MS, 1_000 * MS);
     let claim = harness.next().await;
     assert!(matches!(&claim.op, Op::Renew(_)), "{:?}", claim.op);
@@ -68,8 +68,8 @@ async fn p12_a_forward_jump_of_the_servers_clock_is_taken_off_every_lease() {
     // Any reply shows the jump: here, the reply to a `try_lock` of another name.
     let mutex = harness.leasehold.mutex("other");
     let looking = tokio::spawn(async move { mutex.try_lock().await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Busy { left_us: 0 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Busy { left_us: 0 }, 7);
     looking.await.unwrap().unwrap();
     assert!(guard.remaining() < Duration::from_millis(9_750), "{:?}", guard.remaining());
     assert!(guard.remaining() > Duration::from_secs(5), "no more than that: {:?}", guard.remaining());
@@ -89,8 +89,8 @@ async fn p19_a_lease_that_a_clock_has_ended_is_handed_on_until_a_reply_comes() {
     let guard = hand_to_next(guard, &mut waiting).await;
     assert_eq!(guard.token(), token(8), "no reply has come since the jump");
     let looking = harness.try_lock("other");
-    let asked = harness.next_but_renewals().await;
-    harness.reply(asked, Outcome::Busy { left_us: 0 }, 7);
+    let request = harness.next_but_renewals().await;
+    harness.reply(request, Outcome::Busy { left_us: 0 }, 7);
     looking.await.unwrap().unwrap();
     assert!(timeout(Duration::from_secs(10), guard.lost()).await.expect("notified").reason().is_expiry());
     // The third waiter asks the store anew, and no token of that range is used any more.
@@ -112,8 +112,8 @@ async fn p12_a_reply_from_before_a_jump_restores_no_time() {
     harness.store.ahead_us.fetch_add(2_000 * MS, Ordering::SeqCst);
     let mutex = harness.leasehold.mutex("other");
     let looking = tokio::spawn(async move { mutex.try_lock().await });
-    let (asked, _) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Busy { left_us: 0 }, 7);
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Busy { left_us: 0 }, 7);
     looking.await.unwrap().unwrap();
     assert!(renewal.reply.send(Ok(renewed)).is_ok());
     // The session renews again, because that reply leaves little time. This request is not answered.
@@ -127,8 +127,8 @@ async fn p12_a_reply_from_before_a_jump_restores_no_time() {
 async fn p12_nobody_gets_a_guard_that_is_lost_already() {
     let mut harness = Harness::new().await;
     let locking = harness.lock(30_000);
-    let (asked, first) = harness.next_acquire().await;
-    harness.reply(asked, Outcome::Granted { token: token(7), left_us: MS, range: 1 }, 7);
+    let (request, first) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: MS, range: 1 }, 7);
     let (mut release, mut again) = (harness.next_but_renewals().await, harness.next_but_renewals().await);
     if matches!(release.op, Op::Acquire(_)) {
         std::mem::swap(&mut release, &mut again);
