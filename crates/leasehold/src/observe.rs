@@ -38,7 +38,6 @@ pub(crate) enum Event {
 
 /// The receiver of a lease that was handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only `tracing` reads it"))]
 pub(crate) enum To {
     /// Another caller of this client.
     Local,
@@ -48,7 +47,6 @@ pub(crate) enum To {
 
 /// A call to a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only `tracing` reads it"))]
 pub(crate) enum Call {
     Acquire,
     Release,

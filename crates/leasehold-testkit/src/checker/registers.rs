@@ -6,7 +6,7 @@
 //!
 //! - Both have read the same number: the last write replaced the other.
 //! - A write is missing in the end: a client that had read a smaller number wrote after it, and no client has counted on
-//! from it since (otherwise the first way finds the loss).
+//!   from it since (otherwise the first way finds the loss).
 //!
 //! A writer's window is from its read to its reply. Without a reply it has no end, as the write may be carried out at
 //! any time. If two windows overlap, two sections ran at once, and the overlap is the time of the loss. But the second

@@ -7,9 +7,9 @@
 //!
 //! There are two questions, each with its kind of [`scenes::Scene`]:
 //! - *Order* (no clocks): are tokens unique, and does a grant that begins after another one was made have the larger
-//! token? The schemes that read a number and write it back are there to show why the client proposes.
+//!   token? The schemes that read a number and write it back are there to show why the client proposes.
 //! - *Memory* (clocks): which of these properties remain if nodes lose everything? A node accepts a token only near its
-//! own clock, and abstains for a while after a loss. The searches cover the exact limits of both.
+//!   own clock, and abstains for a while after a loss. The searches cover the exact limits of both.
 //!
 //! (And there is a third question, a small one: whether a semaphore over majorities is possible. It is not.)
 //!
