@@ -60,7 +60,7 @@ use self::plan::Plan;
 pub(crate) use self::plan::RunArgs;
 use self::printer::Printer;
 use self::signals::Signals;
-use self::take::{Taken, take};
+use self::take::{LEAVE, Taken, take};
 use self::timing::rounded;
 use crate::exit::Failure;
 
@@ -121,7 +121,11 @@ async fn under_lock(plan: &Plan, printer: &mut Printer) -> End {
             _ = signals.leave() => {}
         }
     }
-    drop(client);
+    // A quorum confirms the release with a majority. If the process ended at once, the release to the other nodes might
+    // not be written, and their votes would stay until the lease ends.
+    if matches!(released, Ok(Ok(_))) {
+        let _closed_or_late = timeout(LEAVE, client.close()).await;
+    }
     match released {
         // The lease was lost before the command ended: another client may have held the lock in the meantime.
         Ok(Ok(Released::NotHeld)) if end.code != LOST => End::error(

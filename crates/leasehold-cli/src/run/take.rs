@@ -31,7 +31,7 @@ const REPORT_AFTER: Duration = Duration::from_secs(1);
 const INSPECT: Duration = Duration::from_secs(1);
 /// How long a client that gives up waits until it has left the queue. If its request to leave is lost, the store skips it
 /// when its turn comes, because its connection is closed.
-const LEAVE: Duration = Duration::from_secs(1);
+pub(crate) const LEAVE: Duration = Duration::from_secs(1);
 
 /// A held lock, together with its client.
 pub(crate) struct Taken {
