@@ -128,8 +128,8 @@ impl Leasehold {
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
-    #[cfg(test)]
-    pub(crate) fn handle(&self) -> &Handle {
+    #[cfg(any(test, feature = "blocking"))]
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
         &self.handle
     }
 

@@ -33,11 +33,9 @@
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
 //! | lock again what I already hold (re-entry) | [`Mutex::owner`] |
-//! | keep others out although my job was short | [`Mutex::min_hold`] |
+//! | keep others out for a minimum time (cron jobs) | [`Mutex::min_hold`] |
 //! | start before the store does | [`Builder::lazy`] |
 //! | release everything and wait for that | [`Leasehold::close`] |
-//! | keep others out for a minimum time (cron jobs) | [`Mutex::min_hold`] |
-//! | start before my store | [`Builder::lazy`] |
 //! | survive the loss of a server | `quorum:`, a majority of several servers: [`Leasehold::connect`] |
 //! | do all this from threads, without a runtime | the module `blocking` (a feature) |
 //!
@@ -121,6 +119,7 @@
 //! | `tls` | off | `rediss://`: Redis over TLS (rustls) |
 //! | `file` | off | the store `file:` for the programs of one Linux host (SQLite; needs a C compiler) |
 //! | `blocking` | off | the module `blocking`: the same operations for threads |
+//! | `tracing` | off | spans and events for the crate `tracing` |
 //!
 //! The store `memory:` is always there.
 //!
@@ -132,6 +131,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod acquirer;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
@@ -141,7 +141,9 @@ mod error;
 pub mod fence;
 mod guard;
 mod inspection;
+mod lease;
 mod lost;
+mod lost_signal;
 mod mutex;
 mod observe;
 mod owner;
@@ -157,10 +159,11 @@ mod world;
 
 pub use client::{Builder, Closed, Leasehold};
 pub use error::{Error, ErrorKind, Operation, Result};
-pub use guard::{Guard, LostSignal};
+pub use guard::Guard;
 pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};
 pub use leasehold_spec::Token;
 pub use lost::{Lost, LostReason, Released};
+pub use lost_signal::LostSignal;
 pub use mutex::Mutex;
 pub use owner::Owner;
 

@@ -1,21 +1,14 @@
 //! The mutex.
 
-mod options;
-
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::limits::REVOKE_GRACE_MS;
-use leasehold_spec::{Name, Op, Outcome};
-
-use crate::error::{Error, Operation, Result};
+use crate::acquirer::{Acquirer, settings};
+use crate::error::Result;
 use crate::guard::Guard;
 use crate::inspection::{Holder, Inspection, Revoked};
-use crate::owner::Owner;
-use crate::reentry::{Handle, enter};
-use crate::session::{Terms, Wait};
-use crate::settings::Settings;
+use crate::reentry::Handle;
 
 /// A lock on a name. At most one client holds it at a time. Waiters are served first come, first served, within the
 /// limits of [Who is next](Mutex#who-is-next).
@@ -35,20 +28,11 @@ use crate::settings::Settings;
 ///
 /// With [`fair`](Mutex::fair), calls are served in the order of all calls of all clients.
 #[derive(Clone)]
-pub struct Mutex {
-    client: Arc<Handle>,
-    name: Result<Name, Arc<Error>>,
-    settings: Settings,
-    owner: Option<Owner>,
-    // Computed from the settings at the first call.
-    terms: OnceLock<Arc<Terms>>,
-}
+pub struct Mutex(Acquirer);
 
 impl Mutex {
     pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
-        let settings = Settings::new(client.lease());
-        let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
-        Self { client, name, settings, owner: None, terms: OnceLock::new() }
+        Self(Acquirer::new(client, name))
     }
 
     /// Waits until the lock is acquired, for as long as that takes, also while the store restarts or is unreachable.
@@ -70,12 +54,7 @@ impl Mutex {
     ///
     /// It never fails with `Unreachable` or `Quorum`: it waits.
     pub async fn lock(&self) -> Result<Guard> {
-        loop {
-            // `None` cannot occur here: only calls with a time limit return it.
-            if let Some(guard) = self.acquire(Wait::ForEver).await? {
-                return Ok(guard);
-            }
-        }
+        self.0.acquire().await.map(Guard::new)
     }
 
     /// Acquires the lock if it is free and nobody waits for it, and returns `None` otherwise.
@@ -97,7 +76,7 @@ impl Mutex {
     /// See [`Mutex::lock`]. Also `Unreachable` if the store does not reply within a sixth of the lease (at least 50 ms,
     /// at most 2 s), and `Quorum` if too few nodes of a quorum vote.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
-        self.acquire(Wait::No).await
+        Ok(self.0.try_acquire().await?.map(Guard::new))
     }
 
     /// Waits for the lock for at most `wait`, and returns `None` if it was not acquired by then. It takes one round
@@ -117,9 +96,7 @@ impl Mutex {
     /// See [`Mutex::lock`]. Also `Unreachable` or `Quorum` if the time is over and the store has not replied that
     /// somebody else holds the lock.
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
-        let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-        let until_us = self.client.session().world.now_us().checked_add(wait_us);
-        self.acquire(until_us.map_or(Wait::ForEver, |until_us| Wait::Until { until_us })).await
+        Ok(self.0.try_acquire_for(wait).await?.map(Guard::new))
     }
 
     /// Acquires the lock, runs the work, and releases the lock. It takes one round trip before the work and one after
@@ -176,11 +153,7 @@ impl Mutex {
     ///
     /// `Invalid`, `Unreachable`, `Quorum`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
     pub async fn inspect(&self) -> Result<Inspection> {
-        let failed = |error: Error| self.failed(Operation::Inspect, error);
-        let name = self.name().map_err(failed)?;
-        let (inspection, nodes) = self.client.session().inspect(name).await.map_err(failed)?;
-        let waiters = usize::try_from(inspection.waiters).unwrap_or(usize::MAX);
-        Ok(Inspection { holder: inspection.holder.map(Holder::from), waiters, nodes })
+        self.0.inspect().await
     }
 
     /// Takes the lease away from the holder that [`Mutex::inspect`] returned. It takes one round trip. A later holder
@@ -206,54 +179,73 @@ impl Mutex {
     ///
     /// See [`Mutex::inspect`]. Also `Invalid` for a longer grace.
     pub async fn revoke(&self, holder: &Holder, grace: Duration) -> Result<Revoked> {
-        let failed = |error: Error| self.failed(Operation::Revoke, error);
-        let grace_ms = grace.as_millis();
-        if grace_ms > u128::from(REVOKE_GRACE_MS) {
-            let message = format!("a grace of {grace:?} is too long: use at most {REVOKE_GRACE_MS} ms");
-            return Err(failed(Error::invalid(message)));
-        }
-        let op = Op::Revoke { holder: holder.id, token: holder.token, grace_ms: grace_ms as u64 };
-        let name = self.name().map_err(failed)?;
-        match self.client.session().revoke(name, op).await.map_err(failed)? {
-            Outcome::Revoking { left_us } => Ok(Revoked::Within(Duration::from_micros(left_us))),
-            _ => Ok(Revoked::NotHeld),
-        }
+        self.0.revoke(holder, grace).await
     }
 
-    async fn acquire(&self, wait: Wait) -> Result<Option<Guard>> {
-        self.enter(wait).await.map_err(|error| self.failed(Operation::Lock, error))
+    settings!();
+
+    /// Sets the shortest time for which nobody else can hold the lock, counted from the moment at which a guard of this
+    /// mutex is acquired. The default is zero.
+    ///
+    /// If the guard goes earlier, the lease is released, but nobody is granted it before this time is over: the lock
+    /// *cools down*. The store keeps others out, even if this process has exited by then. Use it for a job that several
+    /// machines start at about the same time, and that only one of them is to run. Without it, a second machine that
+    /// starts a little later runs a short job again. ShedLock calls this `lockAtLeastFor`.
+    ///
+    /// - While the lock cools down, a `try_lock` returns `None` and a `lock` waits, also in this client.
+    ///   [`Mutex::inspect`] shows the cool-down. A [revocation](Mutex::revoke) ends it at once.
+    /// - [`Guard::release`](crate::Guard::release) returns when the store has confirmed the release, and not when the
+    ///   cool-down is over. It takes one round trip.
+    /// - [`Guard::waive_min_hold`](crate::Guard::waive_min_hold) turns this off for one guard.
+    /// - The time is not kept if the process dies before the guard goes, if the lease is lost, or if the release does
+    ///   not reach the store before the lease ends. The lock is then free as soon as without this setting.
+    ///
+    /// If this time is longer than `max_hold`, `fixed_lease`, 24 h or the `max_lease` of a quorum, or if it is combined
+    /// with [`sticky`](Mutex::sticky), the first call fails with `Invalid`. The client does not hand such a lock on
+    /// inside itself.
+    #[must_use]
+    pub fn min_hold(self, hold: Duration) -> Self {
+        Self(self.0.min_hold(hold))
     }
 
-    async fn enter(&self, wait: Wait) -> Result<Option<Guard>> {
-        let name = self.name()?;
-        let terms = match self.terms.get() {
-            Some(terms) => terms,
-            None => {
-                let terms = Arc::new(self.settings.terms(self.client.label())?);
-                self.client.session().check_min_hold(&terms)?;
-                self.terms.get_or_init(|| terms)
-            }
-        };
-        if let Some(owner) = &self.owner {
-            return Ok(enter(&self.client, (name, owner), terms, wait).await?.map(Guard::shared));
-        }
-        let hold = self.client.session().acquire(name, terms, wait).await?;
-        Ok(hold.map(|hold| Guard::alone(hold, Arc::clone(&self.client))))
+    /// Serves this call in strict order, first come, first served, over all clients. The call waits in the queue of the
+    /// store, and no client passes the lock on to a later call of its own (see [Who is next](Mutex#who-is-next)).
+    ///
+    /// Each lock and each release costs one round trip, even if no other client wants the lock.
+    #[must_use]
+    pub fn fair(self) -> Self {
+        Self(self.0.fair())
     }
 
-    /// Returns the error with the operation that failed, and the name of this lock.
-    #[cold]
-    fn failed(&self, operation: Operation, error: Error) -> Error {
-        error.of(operation, self.name.as_ref().ok().map(Name::as_str))
+    /// Keeps the lease for up to this long (at most 1 min) after the last guard of this client has gone, if nobody else
+    /// waits. The next lock by this client with the same settings is then granted without a round trip, with a new
+    /// token. The default is zero, which keeps nothing.
+    ///
+    /// Use it for a lock that one client takes again and again.
+    ///
+    /// - When another client waits for the lock, the lease is released at once. That client waits for one message and
+    ///   one release more, or for 1 s if the message is lost.
+    /// - The client renews a kept lease at least twice a second.
+    /// - Other clients see the lock as held: [`Mutex::inspect`] shows it. A [`Mutex::try_lock`] in another client
+    ///   returns `None`, and does not make this client release it.
+    /// - Closing the client releases the lease. If the process dies, others wait until the lease ends, as for every
+    ///   holder that died.
+    /// - If a kept lease is lost or revoked, nobody has to be notified: the next lock asks the store.
+    ///
+    /// A lease that cannot be handed on cannot be kept. With `fair`, `fixed_lease`, `max_hold`, `min_hold` or
+    /// `full_lease`, or with more than 1 min, the first call fails with `Invalid`.
+    #[must_use]
+    pub fn sticky(self, keep: Duration) -> Self {
+        Self(self.0.sticky(keep))
     }
 
-    fn name(&self) -> Result<&Name> {
-        self.name.as_ref().map_err(|error| error.share())
+    fn with(self, change: impl FnOnce(Acquirer) -> Acquirer) -> Self {
+        Self(change(self.0))
     }
 }
 
 impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex").field("name", &self.name).field("lease", &self.settings.lease).finish_non_exhaustive()
+        self.0.fmt_as("Mutex", f)
     }
 }

@@ -1,8 +1,8 @@
 //! Observation: the layer by which a program sees what its locks do. (Feature `tracing`.)
 //!
 //! Each call to a store is a span, named like its operation in the specification: `acquire`, `release`, `inspect`,
-//! `revoke`. What happens to a lease without a call is an event. Everything has the target `leasehold`, and the field
-//! `lock` with the name of the lock.
+//! `revoke`. An event that no call causes (a loss, a late renewal) has no span. Everything has the target `leasehold`, and
+//! the field `lock` with the name of the lock.
 //!
 //! A subscriber is the program's own code: it may lock, or call this crate. So nothing is emitted under a mutex of ours.
 //! The machine collects [`Event`]s among its effects, and they are emitted with the other effects, once its lock is free.
@@ -16,7 +16,7 @@ use leasehold_spec::Name;
 
 use crate::lost::LostReason;
 
-/// What happened to a lease, or to the connection to the store.
+/// A change of a lease, or to the connection to the store.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only `tracing` reads the fields"))]
 pub(crate) enum Event {

@@ -9,6 +9,15 @@ use std::thread::{self, ThreadId};
 /// An owner is equal to its clones and to no other owner. Give the same owner to all tasks of one job, and to nothing
 /// else: these tasks can be inside the lock at the same time. Owners belong to one client: from another client, also in
 /// the same process, the same owner contends like any other caller.
+///
+/// ```
+/// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
+/// let mutex = leasehold.mutex("stock:42").owner(&leasehold::Owner::new());
+/// let outer = mutex.lock().await?;
+/// let inner = mutex.lock().await?; // at once
+/// assert_eq!(inner.token(), outer.token());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(Identity);
 

@@ -1,4 +1,4 @@
-//! What a subscriber of `tracing` gets: a span for each call, and an event for what happens without one.
+//! A subscriber of `tracing` gets a span for each call, and events for changes that no call causes.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -11,7 +11,8 @@ use std::time::Duration;
 use leasehold::{Guard, Leasehold, LostReason};
 use leasehold_testkit::proxy::{FaultProxy, Way};
 use leasehold_testkit::{RedisServer, wait_until};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Notify;
+use tokio::time::timeout;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -20,6 +21,8 @@ const LONG: Duration = Duration::from_secs(20);
 
 /// Everything that was emitted: a span as `span acquire stock`, an event as `event lost stock`.
 static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Notifies the tasks that wait for a line.
+static ADDED: Notify = Notify::const_new();
 /// Guards to drop when an event names their lock: a subscriber may call this crate.
 static DROPPED: Mutex<Option<HashMap<String, Guard>>> = Mutex::new(None);
 
@@ -51,6 +54,7 @@ fn seen() -> Vec<String> {
 
 fn note(line: String) {
     SEEN.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    ADDED.notify_waiters();
 }
 
 impl Subscriber for Collector {
@@ -97,6 +101,20 @@ fn await_line(line: &str) {
     wait_until(line, LONG, || is_seen(line));
 }
 
+async fn seen_soon(line: &str) {
+    let emitted = timeout(LONG, async {
+        loop {
+            // Registered before the check: a line that comes in between is not missed.
+            let added = ADDED.notified();
+            if is_seen(line) {
+                return;
+            }
+            added.await;
+        }
+    });
+    assert!(emitted.await.is_ok(), "{line} was not emitted, but {:?}", seen());
+}
+
 async fn client(store: &str) -> Leasehold {
     collect();
     Leasehold::connect(store).await.unwrap()
@@ -122,13 +140,7 @@ async fn waiting_and_handing_over_are_events() {
         let guard = a.mutex(name).lock().await.unwrap();
         let next = other.mutex(name);
         let waiting = tokio::spawn(async move { next.lock().await });
-        timeout(LONG, async {
-            while !is_seen(&format!("event waits: somebody else holds the lock {name}")) {
-                sleep(Duration::from_millis(5)).await;
-            }
-        })
-        .await
-        .unwrap();
+        seen_soon(&format!("event waits: somebody else holds the lock {name}")).await;
         let _released = guard.release().await.unwrap();
         drop(timeout(LONG, waiting).await.unwrap().unwrap().unwrap());
         assert!(is_seen(&format!("event handed over {to} {name}")), "{:?}", seen());
@@ -147,13 +159,7 @@ async fn a_loss_is_an_event_with_its_reason_and_a_subscriber_may_call_back() {
     let holder = mutex.inspect().await.unwrap().holder.unwrap();
     let _revoked = mutex.revoke(&holder, Duration::from_secs(5)).await.unwrap();
     assert_eq!(timeout(LONG, lost).await.unwrap().reason(), LostReason::Revoked);
-    timeout(LONG, async {
-        while !is_seen("event lost revoked reason=") {
-            sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await
-    .unwrap();
+    seen_soon("event lost revoked reason=").await;
     let line = seen().into_iter().find(|line| line.starts_with("event lost revoked")).unwrap();
     assert!(line.contains("revoked the lease") || line.contains("revoked"), "{line}");
     assert!(client.mutex("dropped in the subscriber").try_lock().await.unwrap().is_some());

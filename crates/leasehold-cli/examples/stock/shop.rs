@@ -73,7 +73,7 @@ impl Shop {
 
     pub(crate) async fn close(self) {
         if let Some((leasehold, _)) = self.lock {
-            // What could not be given back ends with its lease.
+            // A lock that could not be released ends with its lease.
             leasehold.close().await;
         }
     }

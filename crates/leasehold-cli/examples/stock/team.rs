@@ -64,7 +64,7 @@ impl Team {
         let broken = |e: io::Error| format!("cannot start a process: {e}");
         let mut child = Command::new(env::current_exe().map_err(broken)?)
             .arg("--team")
-            // Ctrl-C is for the manager, who tells everybody; a process that is stopped would not hear it.
+            // Ctrl-C goes to the manager, which notifies the others: a stopped process would not receive the signal.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -158,7 +158,7 @@ pub(crate) fn work_for_a_manager() -> Result<ExitCode, String> {
         let (notes, mut said) = unbounded_channel();
         let printing = tokio::spawn(async move {
             while let Some(note) = said.recv().await {
-                // Who does not listen any more has gone: stopping comes by the other pipe.
+                // A write fails if the reader has gone. The order to stop comes by the other pipe.
                 let _: io::Result<()> = write_line(&mut io::stdout(), &note);
             }
         });

@@ -37,6 +37,7 @@
 
 mod canceller;
 mod guard;
+mod methods;
 mod mutex;
 mod on_lost;
 #[cfg(feature = "redis")]
@@ -81,7 +82,7 @@ impl Leasehold {
     /// call on the mutex reports an invalid name.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
-        Mutex::new(self.0.mutex(name))
+        Mutex::new(Arc::clone(self.0.handle()), name.as_ref())
     }
 
     /// Returns the names of which the store has a record, sorted: see [`crate::Leasehold::names`].

@@ -1,111 +1,27 @@
 //! The mutex, for threads.
 
-use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::canceller::Canceller;
 use super::guard::Guard;
-use super::wait::wait;
+use super::wait::{wait, wait_or_cancel};
+use crate::acquirer::{Acquirer, settings};
 use crate::error::Result;
-use crate::inspection::Revoked;
-use crate::inspection::{Holder, Inspection};
-use crate::mutex;
-use crate::owner::Owner;
+use crate::inspection::{Holder, Inspection, Revoked};
+use crate::reentry::Handle;
 
 /// A lock on a name, like [`crate::Mutex`]. It is cheap to create and to clone. Creating one does no I/O.
 ///
 /// A second `lock` by the same thread waits for the first one, and blocks for ever if the first guard is never
 /// released. To re-enter, make the mutex [`reentrant`](Mutex::reentrant), or give it an [`owner`](Mutex::owner).
 #[derive(Clone)]
-pub struct Mutex {
-    inner: mutex::Mutex,
-    by: By,
-}
-
-/// The owner of the lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
-    /// The owner that the mutex names, if any.
-    Itself,
-    /// The calling thread.
-    Thread,
-}
+pub struct Mutex(Acquirer);
 
 impl Mutex {
-    pub(super) fn new(inner: mutex::Mutex) -> Self {
-        Self { inner, by: By::Itself }
-    }
-
-    fn with(self, change: impl FnOnce(mutex::Mutex) -> mutex::Mutex) -> Self {
-        Self { inner: change(self.inner), by: self.by }
-    }
-
-    /// Sets the lease (30 s by default): see [`crate::Mutex::lease`].
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        self.with(|inner| inner.lease(lease))
-    }
-
-    /// Sets a lease that is never renewed: see [`crate::Mutex::fixed_lease`].
-    #[must_use]
-    pub fn fixed_lease(self, lease: Duration) -> Self {
-        self.with(|inner| inner.fixed_lease(lease))
-    }
-
-    /// Sets the longest time for which a guard can hold the lock: see [`crate::Mutex::max_hold`].
-    #[must_use]
-    pub fn max_hold(self, hold: Duration) -> Self {
-        self.with(|inner| inner.max_hold(hold))
-    }
-
-    /// Sets the shortest time for which nobody else can hold the lock: see [`crate::Mutex::min_hold`].
-    #[must_use]
-    pub fn min_hold(self, hold: Duration) -> Self {
-        self.with(|inner| inner.min_hold(hold))
-    }
-
-    /// Serves this call in strict order over all clients: see [`crate::Mutex::fair`].
-    #[must_use]
-    pub fn fair(self) -> Self {
-        self.with(mutex::Mutex::fair)
-    }
-
-    /// Makes every guard start with a whole lease, also after a wait: see [`crate::Mutex::full_lease`].
-    #[must_use]
-    pub fn full_lease(self) -> Self {
-        self.with(mutex::Mutex::full_lease)
-    }
-
-    /// Keeps the lease for up to this long for the next lock of this client: see [`crate::Mutex::sticky`].
-    #[must_use]
-    pub fn sticky(self, keep: Duration) -> Self {
-        self.with(|inner| inner.sticky(keep))
-    }
-
-    /// Sets the owner, which may lock again what it holds: see [`crate::Mutex::owner`]. This replaces `reentrant`.
-    #[must_use]
-    pub fn owner(self, owner: &Owner) -> Self {
-        Self { inner: self.inner.owner(owner), by: By::Itself }
-    }
-
-    /// Makes the calling thread the owner. The thread may lock again what it holds, any number of times, and the last
-    /// of its guards releases the lease. See [`crate::Mutex::owner`] for the details. This replaces `owner`.
-    ///
-    /// A guard may still be moved to another thread and be released there. The owner remains the thread that locked. If
-    /// the other thread locks, it contends like any other caller.
-    ///
-    /// ```
-    /// # fn example(leasehold: &leasehold::blocking::Leasehold) -> leasehold::Result<()> {
-    /// let mutex = leasehold.mutex("stock:42").reentrant();
-    /// let outer = mutex.lock()?;
-    /// let inner = mutex.lock()?; // at once
-    /// assert_eq!(inner.token(), outer.token());
-    /// # Ok(()) }
-    /// ```
-    #[must_use]
-    pub fn reentrant(self) -> Self {
-        Self { by: By::Thread, ..self }
+    pub(super) fn new(client: Arc<Handle>, name: &str) -> Self {
+        Self(Acquirer::new(client, name))
     }
 
     /// Blocks until the lock is acquired, for as long as that takes. It takes one round trip if the lock is free.
@@ -114,7 +30,7 @@ impl Mutex {
     ///
     /// See [`crate::Mutex::lock`].
     pub fn lock(&self) -> Result<Guard> {
-        wait(self.inner().lock()).map(Guard::new)
+        wait(self.0.acquire()).map(Guard::new)
     }
 
     /// Acquires the lock if it is free and nobody waits for it, and returns `None` otherwise. One round trip.
@@ -123,7 +39,7 @@ impl Mutex {
     ///
     /// See [`crate::Mutex::try_lock`].
     pub fn try_lock(&self) -> Result<Option<Guard>> {
-        Ok(wait(self.inner().try_lock())?.map(Guard::new))
+        Ok(wait(self.0.try_acquire())?.map(Guard::new))
     }
 
     /// Waits for the lock for at most `at_most`, and returns `None` if it was not acquired by then. It takes one round
@@ -133,7 +49,7 @@ impl Mutex {
     ///
     /// See [`crate::Mutex::try_lock_for`].
     pub fn try_lock_for(&self, at_most: Duration) -> Result<Option<Guard>> {
-        Ok(wait(self.inner().try_lock_for(at_most))?.map(Guard::new))
+        Ok(wait(self.0.try_acquire_for(at_most))?.map(Guard::new))
     }
 
     /// Waits for the lock until `canceller` is canceled, and returns `None` then.
@@ -155,18 +71,7 @@ impl Mutex {
     ///
     /// See [`crate::Mutex::lock`].
     pub fn lock_or_cancel(&self, canceller: &Canceller) -> Result<Option<Guard>> {
-        if canceller.is_cancelled() {
-            return Ok(None);
-        }
-        let mutex = self.inner();
-        wait(async {
-            tokio::select! {
-                biased;
-                // Polled first, so that a grant is not discarded.
-                granted = mutex.lock() => granted.map(|guard| Some(Guard::new(guard))),
-                () = canceller.cancelled() => Ok(None),
-            }
-        })
+        Ok(wait_or_cancel(self.0.acquire(), canceller)?.map(Guard::new))
     }
 
     /// Acquires the lock, runs the work, and releases the lock. It takes one round trip before the work and one after
@@ -196,7 +101,7 @@ impl Mutex {
     ///
     /// See [`crate::Mutex::inspect`].
     pub fn inspect(&self) -> Result<Inspection> {
-        wait(self.inner.inspect())
+        wait(self.0.inspect())
     }
 
     /// Takes the lease away from the holder that [`Mutex::inspect`] returned: see [`crate::Mutex::revoke`]. One round
@@ -206,19 +111,55 @@ impl Mutex {
     ///
     /// See [`crate::Mutex::revoke`].
     pub fn revoke(&self, holder: &Holder, grace: Duration) -> Result<Revoked> {
-        wait(self.inner.revoke(holder, grace))
+        wait(self.0.revoke(holder, grace))
     }
 
-    fn inner(&self) -> Cow<'_, mutex::Mutex> {
-        match self.by {
-            By::Itself => Cow::Borrowed(&self.inner),
-            By::Thread => Cow::Owned(self.inner.clone().owner(&Owner::of_this_thread())),
-        }
+    settings!();
+
+    /// Makes the calling thread the owner. The thread may lock again what it holds, any number of times, and the last
+    /// of its guards releases the lease. See [`crate::Mutex::owner`] for the details. This replaces `owner`.
+    ///
+    /// A guard may still be moved to another thread and be released there. The owner remains the thread that locked. If
+    /// the other thread locks, it contends like any other caller.
+    ///
+    /// ```
+    /// # fn example(leasehold: &leasehold::blocking::Leasehold) -> leasehold::Result<()> {
+    /// let mutex = leasehold.mutex("stock:42").reentrant();
+    /// let outer = mutex.lock()?;
+    /// let inner = mutex.lock()?; // at once
+    /// assert_eq!(inner.token(), outer.token());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn reentrant(self) -> Self {
+        Self(self.0.reentrant())
+    }
+
+    /// Sets the shortest time for which nobody else can hold the lock: see [`crate::Mutex::min_hold`].
+    #[must_use]
+    pub fn min_hold(self, hold: Duration) -> Self {
+        Self(self.0.min_hold(hold))
+    }
+
+    /// Serves this call in strict order over all clients: see [`crate::Mutex::fair`].
+    #[must_use]
+    pub fn fair(self) -> Self {
+        Self(self.0.fair())
+    }
+
+    /// Keeps the lease for up to this long for the next lock of this client: see [`crate::Mutex::sticky`].
+    #[must_use]
+    pub fn sticky(self, keep: Duration) -> Self {
+        Self(self.0.sticky(keep))
+    }
+
+    fn with(self, change: impl FnOnce(Acquirer) -> Acquirer) -> Self {
+        Self(change(self.0))
     }
 }
 
 impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        self.0.fmt_as("Mutex", f)
     }
 }

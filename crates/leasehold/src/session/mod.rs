@@ -184,7 +184,7 @@ impl Session {
     }
 
     /// Checks that the store can keep others out for the minimum hold, which may last as long as a lease.
-    pub(crate) fn check_min_hold(&self, terms: &Terms) -> Result<()> {
+    pub(crate) fn check_terms(&self, terms: &Terms) -> Result<()> {
         let checked = self.check_lease(terms.min_hold_us.div_ceil(1000));
         checked.map_err(|error| Error::invalid(format!("min_hold needs a lease of its length: {error}")))
     }

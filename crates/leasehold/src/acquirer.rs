@@ -1,0 +1,186 @@
+//! The part that acquires: a client, a name, and the settings of the caller. Every face has one inside.
+
+mod settings;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use leasehold_spec::limits::REVOKE_GRACE_MS;
+use leasehold_spec::{Name, Op, Order, Outcome};
+
+pub(crate) use self::settings::settings;
+use crate::error::{Error, Operation, Result};
+use crate::inspection::{Holder, Inspection, Revoked};
+use crate::lease::Lease;
+use crate::owner::Owner;
+use crate::reentry::{Handle, enter};
+use crate::session::{Entry, Renewal, Terms, Wait};
+use crate::settings::Settings;
+
+/// A name with the settings on which a client acquires it.
+#[derive(Clone)]
+pub(crate) struct Acquirer {
+    client: Arc<Handle>,
+    name: Result<Name, Arc<Error>>,
+    settings: Settings,
+    owner: Option<By>,
+    // Computed from the settings at the first call.
+    terms: OnceLock<Arc<Terms>>,
+}
+
+/// The owner of the lease, who may acquire again what it holds.
+#[derive(Clone)]
+enum By {
+    Owner(Owner),
+    /// The thread that acquires.
+    #[cfg(feature = "blocking")]
+    ThisThread,
+}
+
+impl Acquirer {
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
+        let settings = Settings::new(client.lease());
+        let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
+        Self { client, name, settings, owner: None, terms: OnceLock::new() }
+    }
+
+    pub(crate) fn lease(self, lease: Duration) -> Self {
+        self.with(|settings| {
+            let renewal = if settings.renewal == Renewal::Never { Renewal::Always } else { settings.renewal };
+            Settings { lease, renewal, ..settings }
+        })
+    }
+
+    pub(crate) fn fixed_lease(self, lease: Duration) -> Self {
+        self.with(|settings| Settings { lease, renewal: Renewal::Never, ..settings })
+    }
+
+    pub(crate) fn max_hold(self, hold: Duration) -> Self {
+        let renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
+        self.with(|settings| Settings { renewal, ..settings })
+    }
+
+    pub(crate) fn full_lease(self) -> Self {
+        self.with(|settings| Settings { entry: Entry::OnLease, ..settings })
+    }
+
+    pub(crate) fn min_hold(self, hold: Duration) -> Self {
+        self.with(|settings| Settings { min_hold: hold, ..settings })
+    }
+
+    pub(crate) fn fair(self) -> Self {
+        self.with(|settings| Settings { order: Order::Strict, ..settings })
+    }
+
+    pub(crate) fn sticky(self, keep: Duration) -> Self {
+        self.with(|settings| Settings { sticky: keep, ..settings })
+    }
+
+    pub(crate) fn owner(self, owner: &Owner) -> Self {
+        Self { owner: Some(By::Owner(owner.clone())), ..self }
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn reentrant(self) -> Self {
+        Self { owner: Some(By::ThisThread), ..self }
+    }
+
+    /// Changes the settings, and forgets the terms that were computed from the former ones.
+    fn with(self, change: impl FnOnce(Settings) -> Settings) -> Self {
+        Self { settings: change(self.settings), terms: OnceLock::new(), ..self }
+    }
+
+    /// Waits for as long as it takes.
+    pub(crate) async fn acquire(&self) -> Result<Lease> {
+        loop {
+            // `None` cannot occur here: only calls with a time limit return it.
+            if let Some(lease) = self.acquire_within(Wait::ForEver).await? {
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// Does not wait.
+    pub(crate) async fn try_acquire(&self) -> Result<Option<Lease>> {
+        self.acquire_within(Wait::No).await
+    }
+
+    /// Waits for at most this long.
+    pub(crate) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Lease>> {
+        let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let until_us = self.client.session().world.now_us().checked_add(wait_us);
+        self.acquire_within(until_us.map_or(Wait::ForEver, |until_us| Wait::Until { until_us })).await
+    }
+
+    async fn acquire_within(&self, wait: Wait) -> Result<Option<Lease>> {
+        self.enter(wait).await.map_err(|error| self.failed(Operation::Lock, error))
+    }
+
+    async fn enter(&self, wait: Wait) -> Result<Option<Lease>> {
+        let name = self.name()?;
+        let terms = match self.terms.get() {
+            Some(terms) => terms,
+            None => {
+                let terms = Arc::new(self.settings.terms(self.client.label())?);
+                self.client.session().check_terms(&terms)?;
+                self.terms.get_or_init(|| terms)
+            }
+        };
+        if let Some(by) = &self.owner {
+            let owner = by.owner();
+            return Ok(enter(&self.client, (name, &owner), terms, wait).await?.map(Lease::shared));
+        }
+        let hold = self.client.session().acquire(name, terms, wait).await?;
+        Ok(hold.map(|hold| Lease::alone(hold, Arc::clone(&self.client))))
+    }
+
+    pub(crate) async fn inspect(&self) -> Result<Inspection> {
+        let failed = |error: Error| self.failed(Operation::Inspect, error);
+        let name = self.name().map_err(failed)?;
+        let (inspection, nodes) = self.client.session().inspect(name).await.map_err(failed)?;
+        let waiters = usize::try_from(inspection.waiters).unwrap_or(usize::MAX);
+        Ok(Inspection { holder: inspection.holder.map(Holder::from), waiters, nodes })
+    }
+
+    pub(crate) async fn revoke(&self, holder: &Holder, grace: Duration) -> Result<Revoked> {
+        let failed = |error: Error| self.failed(Operation::Revoke, error);
+        let grace_ms = grace.as_millis();
+        if grace_ms > u128::from(REVOKE_GRACE_MS) {
+            let message = format!("a grace of {grace:?} is too long: use at most {REVOKE_GRACE_MS} ms");
+            return Err(failed(Error::invalid(message)));
+        }
+        let op = Op::Revoke { holder: holder.id, token: holder.token, grace_ms: grace_ms as u64 };
+        let name = self.name().map_err(failed)?;
+        match self.client.session().revoke(name, op).await.map_err(failed)? {
+            Outcome::Revoking { left_us } => Ok(Revoked::Within(Duration::from_micros(left_us))),
+            _ => Ok(Revoked::NotHeld),
+        }
+    }
+
+    /// Returns the error with the operation that failed, and the name.
+    #[cold]
+    fn failed(&self, operation: Operation, error: Error) -> Error {
+        error.of(operation, self.name.as_ref().ok().map(Name::as_str))
+    }
+
+    fn name(&self) -> Result<&Name> {
+        self.name.as_ref().map_err(|error| error.share())
+    }
+
+    /// Writes what the face shows of itself: its name, and the lease.
+    pub(crate) fn fmt_as(&self, face: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(face).field("name", &self.name).field("lease", &self.settings.lease).finish_non_exhaustive()
+    }
+}
+
+impl By {
+    fn owner(&self) -> Cow<'_, Owner> {
+        match self {
+            Self::Owner(owner) => Cow::Borrowed(owner),
+            #[cfg(feature = "blocking")]
+            Self::ThisThread => Cow::Owned(Owner::of_this_thread()),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The lease that a guard stands for. Every guard has one inside, and dropping it releases.
+
+mod methods;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Contention, Token};
+
+pub(crate) use self::methods::guard_methods;
+use crate::error::{Error, Operation, Result};
+use crate::lost::{Lost, Released};
+use crate::lost_signal::LostSignal;
+use crate::reentry::{Handle, Share};
+use crate::session::{GIVEN_BACK_WITHIN_US, Hold};
+
+/// A lease, and what keeps it.
+pub(crate) struct Lease {
+    hold: Arc<Hold>,
+    /// `None` once released.
+    keeps: Option<Keeps>,
+}
+
+/// The part that a guard keeps alive until it is released.
+enum Keeps {
+    /// The lease belongs to this guard alone.
+    Alone(Arc<Handle>),
+    /// The lease belongs to an owner: see [`Mutex::owner`](crate::Mutex::owner).
+    Shared(Arc<Share>),
+}
+
+impl Lease {
+    pub(crate) fn alone(hold: Arc<Hold>, client: Arc<Handle>) -> Self {
+        Self { hold, keeps: Some(Keeps::Alone(client)) }
+    }
+
+    pub(crate) fn shared(share: Arc<Share>) -> Self {
+        Self { hold: Arc::clone(share.hold()), keeps: Some(Keeps::Shared(share)) }
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.hold.token
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.hold.name.as_str()
+    }
+
+    pub(crate) fn check(&self) -> std::result::Result<Token, Lost> {
+        self.hold.check()
+    }
+
+    pub(crate) fn is_valid(&self) -> bool {
+        self.hold.check().is_ok()
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        Duration::from_micros(self.hold.remaining_us())
+    }
+
+    pub(crate) fn grace(&self) -> Duration {
+        Duration::from_micros(self.hold.kept_us())
+    }
+
+    pub(crate) fn others_wait(&self) -> bool {
+        self.hold.contention() != Contention::None
+    }
+
+    pub(crate) fn waive_min_hold(&self) {
+        self.hold.waive_min_hold();
+    }
+
+    pub(crate) fn lost(&self) -> LostSignal {
+        LostSignal::new(&self.hold)
+    }
+
+    pub(crate) async fn release(mut self) -> Result<Released> {
+        let (client, last) = match self.keeps.take() {
+            None => return Ok(Released::NotHeld),
+            Some(Keeps::Alone(client)) => (client, None),
+            Some(Keeps::Shared(share)) => {
+                let client = Arc::clone(share.client());
+                client.session().check_usable().map_err(|error| self.failed(error))?;
+                // Checked while this guard still counts: after that the last guard may go at any moment.
+                let was_valid = self.is_valid();
+                match Arc::into_inner(share) {
+                    None if is_on(Mutant::P16InnerReleases) => (client, None),
+                    None if was_valid => return Ok(Released::Released),
+                    None => return Ok(Released::NotHeld),
+                    last => (client, last),
+                }
+            }
+        };
+        // If this future is dropped here, the session continues the release.
+        let released = client.session().release(&self.hold).await;
+        drop(last);
+        released.map_err(|error| self.failed(error))
+    }
+
+    /// Releases, and stops waiting for the reply of the store as soon as no result depends on it. The session repeats
+    /// the request.
+    pub(crate) async fn finish(self) {
+        let client = self.client().map(Arc::clone);
+        if let Some(client) = client {
+            drop(client.session().within(GIVEN_BACK_WITHIN_US, self.release()).await);
+        }
+    }
+
+    #[cold]
+    fn failed(&self, error: Error) -> Error {
+        error.of(Operation::Release, Some(self.name()))
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn lost_within(&self, at_most: Duration) -> Option<Lost> {
+        let within_us = u64::try_from(at_most.as_micros()).unwrap_or(u64::MAX);
+        match self.client() {
+            Some(client) if client.session().is_surely_ours() => client.session().within(within_us, self.lost()).await,
+            // In a forked child: the lease belongs to the parent, so no message about it ever comes here.
+            _ => Some(self.hold.lost(crate::lost::LostReason::Closed)),
+        }
+    }
+
+    /// Writes what a guard shows of its lease.
+    pub(crate) fn fmt_as(&self, guard: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(guard)
+            .field("name", &self.hold.name)
+            .field("token", &self.token().get())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+
+    fn client(&self) -> Option<&Arc<Handle>> {
+        match self.keeps.as_ref()? {
+            Keeps::Alone(client) => Some(client),
+            Keeps::Shared(share) => Some(share.client()),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(Keeps::Alone(client)) = &self.keeps {
+            client.session().drop_hold(&self.hold);
+        }
+    }
+}
