@@ -12,7 +12,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use leasehold::seam::{Family, Real, RedisStore};
 use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, SessionId, Token,
+    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, SessionId, Take, Token,
 };
 use leasehold_testkit::{RedisServer, Resp, Value, resp};
 
@@ -148,8 +148,10 @@ impl<'a> Bench<'a> {
         let mut spent = [0.0; 2];
         for at in 0..TURNS {
             let (id, others) = (order.pop_front().expect("somebody holds"), Contention::Others);
-            let release =
-                self.store.request(&name, &Op::Release { id, token, used: token }, others).expect("a good request");
+            let release = self
+                .store
+                .request(&name, &Op::Release { id, token, used: token }, others.into())
+                .expect("a good request");
             let (answers, release) = self.timed(&[release]);
             let words: Vec<_> = answers[0].text().expect("words").split(' ').collect();
             assert_eq!((words[0], words[5]), ("RELEASED", "00001000"), "a hand-over");
@@ -241,7 +243,7 @@ impl<'a> Bench<'a> {
     }
 
     fn asked(&mut self, name: &Name, op: &Op, guess: Contention) -> String {
-        let request = self.store.request(name, op, guess).expect("a good request");
+        let request = self.store.request(name, op, guess.into()).expect("a good request");
         self.counted(&request).1
     }
 
@@ -268,13 +270,14 @@ impl<'a> Bench<'a> {
     fn acquire(&self, name: &Name, id: GrantId, patience: &Patience, guess: Contention) -> Vec<u8> {
         let acquire = Acquire {
             id,
+            take: Take::MUTEX,
             lease_ms: LEASE_MS,
             range: RANGE_MAX,
             not_after_us: FAR_US,
             patience: patience.clone(),
             label: "host-17/worker".into(),
         };
-        self.store.request(name, &Op::Acquire(acquire), guess).expect("a good request")
+        self.store.request(name, &Op::Acquire(acquire), guess.into()).expect("a good request")
     }
 
     fn releases(&self, ids: &[GrantId], answers: &[Value], used: u64) -> Vec<Vec<u8>> {
@@ -282,7 +285,7 @@ impl<'a> Bench<'a> {
         let release = |((name, &id), answer)| {
             let token = granted(answer).expect("granted, in the usual way");
             let op = Op::Release { id, token, used: token.plus(used) };
-            self.store.request(name, &op, Contention::None).expect("a good request")
+            self.store.request(name, &op, Contention::None.into()).expect("a good request")
         };
         grants.map(release).collect()
     }

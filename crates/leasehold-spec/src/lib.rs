@@ -5,13 +5,14 @@
 //! are tested against it, operation by operation. The embedded store runs it directly.
 //!
 //! ```
-//! use leasehold_spec::{Acquire, Env, GrantId, Op, Outcome, Patience, Resource, SessionId, step};
+//! use leasehold_spec::{Acquire, Env, GrantId, Op, Outcome, Patience, Resource, SessionId, Take, step};
 //!
 //! let mut stock = Resource::default();
 //! let env = Env { wall_us: 1_795_193_818_546_882, lease_us: 5_000_000, attached: &|_| true };
 //! let id = GrantId { session: SessionId(1), counter: 1, nonce: 42 };
 //! let acquire = Acquire {
 //!     id,
+//!     take: Take::MUTEX,
 //!     lease_ms: 30_000,
 //!     range: 1,
 //!     not_after_us: env.lease_us,
@@ -37,6 +38,7 @@ pub mod node;
 mod op;
 mod resource;
 mod step;
+mod take;
 
 pub use answer::{Answer, Contention, Delivery, Event, Holder, Inspection, Joined, LostHow, Outcome, Rest, Was};
 pub use env::Env;
@@ -47,3 +49,4 @@ pub use name::{BadName, Name};
 pub use op::{Acquire, From, Hears, Op, Order, Patience, Place, Renew};
 pub use resource::{Entry, Lapse, Resource};
 pub use step::step;
+pub use take::{Kind, Take};

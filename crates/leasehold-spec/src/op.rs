@@ -2,6 +2,7 @@
 //! docs/PROTOCOL.md.
 
 use crate::id::{GrantId, PublicId, Token};
+use crate::take::Take;
 
 /// One request about one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -101,6 +102,8 @@ impl Op {
 pub struct Acquire {
     /// The attempt. Every retry and every re-check has the same ID.
     pub id: GrantId,
+    /// The share of the name that the attempt takes.
+    pub take: Take,
     /// The length of the lease.
     pub lease_ms: u64,
     /// The number of tokens to reserve with the grant, its own included. A client that hands nothing on inside its

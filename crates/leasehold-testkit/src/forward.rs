@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::NodeView;
-use leasehold::seam::{Address, Fault, Inbox, Link, Pending, Progress, Real, Socket, World};
-use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use leasehold::seam::{Address, Fault, Guess, Inbox, Link, Pending, Progress, Real, Socket, World};
+use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
 
 /// Turns a [`ForwardLink`] into a [`Link`], and a [`ForwardWorld`] into a [`World`].
 pub struct Forward<T>(pub T);
@@ -17,11 +17,11 @@ pub trait ForwardLink: Send + Sync + 'static {
     /// Returns the link that receives the calls.
     fn link(&self) -> &Arc<dyn Link>;
 
-    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
         self.link().apply(name, op, guess)
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         self.link().inspect(name, guess)
     }
 
@@ -43,11 +43,11 @@ pub trait ForwardLink: Send + Sync + 'static {
 }
 
 impl<T: ForwardLink> Link for Forward<T> {
-    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
         self.0.apply(name, op, guess)
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         self.0.inspect(name, guess)
     }
 

@@ -10,10 +10,11 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use leasehold::seam::{Family, Real, RedisStore, Script};
+use leasehold::seam::{Family, Guess, Real, RedisStore, Script};
 use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, SessionId, Token,
+    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, SessionId, Take,
+    Token,
 };
 use leasehold_testkit::front::{self, Client, Front, Mood};
 use leasehold_testkit::resp::encode;
@@ -174,7 +175,7 @@ impl Play {
             (self.store.renewal(&batch).unwrap(), None)
         } else {
             let (op, id) = self.op(&name);
-            (self.store.request(&name, &op, guess).unwrap(), id)
+            (self.store.request(&name, &op, guess.into()).unwrap(), id)
         };
         let text = self.same(at, &bytes, what);
         self.learn(&name, id, &text);
@@ -220,6 +221,7 @@ impl Play {
         };
         Op::Acquire(Acquire {
             id,
+            take: Take::MUTEX,
             lease_ms: *self.random.pick(&[1, 2, 10, 1_000, 1_000, 1_000, 61_000]),
             not_after_us: self.not_after_us(),
             patience: if self.random.chance(30) { Patience::Try } else { Patience::Queue(place) },
@@ -419,6 +421,7 @@ fn the_front_fails_like_redis() {
     let id = GrantId { session: SessionId(1), counter: 1, nonce: 1 };
     let acquire = Acquire {
         id,
+        take: Take::MUTEX,
         lease_ms: 1_000,
         not_after_us: u64::MAX,
         patience: Patience::Try,
@@ -441,7 +444,8 @@ fn the_front_fails_like_redis() {
         resp.command(trouble);
         front.mood = mood;
         for op in &requests {
-            let (words, _) = front::request(&store.request(&name, op, Contention::None).unwrap()).unwrap().unwrap();
+            let request = store.request(&name, op, Guess::default()).unwrap();
+            let (words, _) = front::request(&request).unwrap().unwrap();
             let real = resp.command(&words);
             let client = front.connect();
             let sent = front.answer(client, 1, &words);

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_spec::limits::REVOKE_GRACE_MS;
-use leasehold_spec::{Name, Op, Order, Outcome};
+use leasehold_spec::{Name, Op, Order, Outcome, Take};
 
 pub(crate) use self::settings::settings;
 use crate::error::{Error, Operation, Result};
@@ -40,8 +40,8 @@ enum By {
 }
 
 impl Acquirer {
-    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
-        let settings = Settings::new(client.lease());
+    pub(crate) fn new(client: Arc<Handle>, name: &str, take: Take) -> Self {
+        let settings = Settings::new(take, client.lease());
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
         Self { client, name, settings, owner: None, terms: OnceLock::new() }
     }

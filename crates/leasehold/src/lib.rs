@@ -208,7 +208,7 @@ pub mod seam {
     };
     #[cfg(feature = "redis")]
     pub use crate::store::secrets::Secrets;
-    pub use crate::store::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole};
+    pub use crate::store::{Fault, Guess, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole};
     pub use crate::world::{Address, Pending, RuntimeId, Socket, World};
 }
 

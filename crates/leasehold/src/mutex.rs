@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_spec::Take;
+
 use crate::acquirer::{Acquirer, settings};
 use crate::error::Result;
 use crate::guard::Guard;
@@ -32,7 +34,7 @@ pub struct Mutex(Acquirer);
 
 impl Mutex {
     pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
-        Self(Acquirer::new(client, name))
+        Self(Acquirer::new(client, name, Take::MUTEX))
     }
 
     /// Waits until the lock is acquired, for as long as that takes, also while the store restarts or is unreachable.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::Order;
 use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, STICKY_MAX_MS};
+use leasehold_spec::{Order, Take};
 
 use crate::error::{Error, Result};
 use crate::session::{Entry, QueueHint, Renewal, Terms};
@@ -12,6 +12,7 @@ use crate::session::{Entry, QueueHint, Renewal, Terms};
 /// The settings of a mutex, as the program gave them. [`Settings::terms`] checks them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
+    pub(crate) take: Take,
     pub(crate) lease: Duration,
     pub(crate) renewal: Renewal,
     pub(crate) order: Order,
@@ -22,9 +23,9 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Returns the settings of a mutex that names none but its lease.
-    pub(crate) fn new(lease: Duration) -> Self {
+    pub(crate) fn new(take: Take, lease: Duration) -> Self {
         let (renewal, order, entry) = (Renewal::Always, Order::Relaxed, Entry::OnClaim);
-        Self { lease, renewal, order, entry, sticky: Duration::ZERO, min_hold: Duration::ZERO }
+        Self { take, lease, renewal, order, entry, sticky: Duration::ZERO, min_hold: Duration::ZERO }
     }
 
     /// Returns the terms on which the session acquires.
@@ -33,7 +34,7 @@ impl Settings {
     ///
     /// `Invalid` for a value out of range, and for settings that contradict each other.
     pub(crate) fn terms(&self, label: Arc<str>) -> Result<Terms> {
-        let Self { renewal, order, entry, .. } = *self;
+        let Self { take, renewal, order, entry, .. } = *self;
         let lease_ms = check_lease(self.lease)?;
         if let Renewal::For { hold_us } = renewal
             && hold_us < lease_ms * 1000
@@ -44,7 +45,7 @@ impl Settings {
         }
         let (sticky_us, queue) = (self.sticky_us()?, QueueHint::default());
         let min_hold_us = self.min_hold_us()?;
-        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, min_hold_us, label, queue };
+        let terms = Terms { take, lease_ms, renewal, order, entry, sticky_us, min_hold_us, label, queue };
         if sticky_us > 0 && !terms.may_share() {
             let message = "sticky cannot be combined with fair, fixed_lease, max_hold, min_hold or full_lease: \
                            remove one of them";

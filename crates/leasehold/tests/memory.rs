@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{Real, choose};
+use leasehold::seam::{Guess, Real, choose};
 use leasehold::{ErrorKind, Leasehold};
-use leasehold_spec::{Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId};
+use leasehold_spec::{Acquire, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId, Take};
 
 #[tokio::test]
 async fn a_store_without_a_name_is_this_clients_own() {
@@ -76,7 +76,7 @@ async fn an_old_link_takes_no_newer_inbox_with_it() {
     old.close();
     drop(old);
     let name = Name::new("x").unwrap();
-    let ask = async |op: Op| new.apply(&name, &op, Contention::None).await.unwrap().outcome;
+    let ask = async |op: Op| new.apply(&name, &op, Guess::default()).await.unwrap().outcome;
     let queue = Patience::Queue(Place {
         claim_ms: 1000,
         limit_ms: None,
@@ -86,7 +86,15 @@ async fn an_old_link_takes_no_newer_inbox_with_it() {
     });
     let acquire = |session| {
         let (id, label) = (GrantId { session, counter: 1, nonce: 1 }, String::new());
-        Op::Acquire(Acquire { id, lease_ms: 60_000, range: 1, not_after_us: u64::MAX, patience: queue.clone(), label })
+        Op::Acquire(Acquire {
+            id,
+            take: Take::MUTEX,
+            lease_ms: 60_000,
+            range: 1,
+            not_after_us: u64::MAX,
+            patience: queue.clone(),
+            label,
+        })
     };
     let Outcome::Granted { token, .. } = ask(acquire(holder)).await else { panic!("it is free") };
     assert!(matches!(ask(acquire(waiter)).await, Outcome::Queued { .. }));

@@ -4,7 +4,7 @@
 
 use leasehold_spec::{
     Acquire, Answer, Delivery, Entry, Env, Event, From, Grant, GrantId, GrantState, Hears, Op, Outcome, Patience,
-    Place, Renew, Resource, Rest, SessionId, step,
+    Place, Renew, Resource, Rest, SessionId, Take, step,
 };
 
 use super::ledger::{Handed, Harm};
@@ -234,7 +234,15 @@ fn operation(now: &Now<'_>, session: u8, request: &Request) -> Op {
             };
             let place = Place { claim_ms: u64::from(claim) * TICK_MS, limit_ms: None, ticket, hears, order };
             let (patience, range) = (Patience::Queue(place), u64::from(now.scene.range));
-            Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: String::new(), range })
+            Op::Acquire(Acquire {
+                id,
+                take: Take::MUTEX,
+                lease_ms,
+                not_after_us,
+                patience,
+                label: String::new(),
+                range,
+            })
         }
         Ask::Renew { token } => {
             let from = if now.scene.is_fixed() { From::Grant } else { From::Now };

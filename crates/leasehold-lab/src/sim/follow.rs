@@ -214,7 +214,7 @@ impl Ended {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_spec::{Acquire, Hears, Name, Op, Order, Patience, Place, SessionId, Token};
+    use leasehold_spec::{Acquire, Hears, Name, Op, Order, Patience, Place, SessionId, Take, Token};
 
     use super::super::book::Book;
     use super::super::exec::Halt;
@@ -243,7 +243,8 @@ mod tests {
                 Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
             let patience = if conn == 0 { Patience::Try } else { Patience::Queue(place) };
             let (lease_ms, range, not_after_us, label) = (LEASE_US / 1000, 1, u64::MAX, String::new());
-            let acquire = Op::Acquire(Acquire { id, lease_ms, range, not_after_us, patience, label });
+            let acquire =
+                Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, range, not_after_us, patience, label });
             lock(&sim.net).pids.insert(session, pid);
             serve(&sim, conn, &Ask::Attach(session));
             serve(&sim, conn, &Ask::One(name(), acquire));

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, error, inspect_whole};
+use leasehold::seam::{
+    Fault, Guess, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, error, inspect_whole,
+};
 use leasehold::{Error, ErrorKind, NodeView, Result};
-use leasehold_spec::{Answer, Contention, Delivery, Event, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Delivery, Event, Name, Op, Renew, SessionId};
 
 use super::exec::{Pid, lock};
 use super::jumps::Trip;
@@ -126,7 +128,7 @@ impl SimLink {
 }
 
 impl Link for SimLink {
-    fn apply(&self, name: &Name, op: &Op, _: Contention) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, name: &Name, op: &Op, _: Guess) -> Pending<Result<Answer, Fault>> {
         let mut op = op.clone();
         if let Op::Acquire(acquire) = &mut op {
             acquire.range = acquire.range.min(self.sim.plan.range);
@@ -140,7 +142,7 @@ impl Link for SimLink {
         })
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         inspect_whole(self, name, guess)
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use leasehold_spec::limits::{CLAIM_MIN_MS, NOT_AFTER_MAX_US};
 use leasehold_spec::{
     Acquire, Answer, Delivery, Env, From, GrantId, Hears, Op, Order, Outcome, Patience, Place, Renew, Resource,
-    SessionId, Token, step,
+    SessionId, Take, Token, step,
 };
 
 pub(crate) const LEASE_MS: u64 = 30_000;
@@ -46,6 +46,7 @@ impl World {
         };
         Acquire {
             id,
+            take: Take::MUTEX,
             lease_ms: LEASE_MS,
             not_after_us: self.now_us + NOT_AFTER_MAX_US,
             patience: Patience::Queue(place),

@@ -1,6 +1,6 @@
 //! Decodes the arguments of each script as an [`Op`], independently of the library's `call.rs`.
 
-use leasehold_spec::{Acquire, From, GrantId, Hears, Op, Order, Patience, Place, PublicId, Renew, Token};
+use leasehold_spec::{Acquire, From, GrantId, Hears, Op, Order, Patience, Place, PublicId, Renew, Take, Token};
 
 /// Decodes the arguments of `acquire.lua` after the key.
 pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
@@ -16,6 +16,7 @@ pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
     };
     Some(Op::Acquire(Acquire {
         id: id.parse().ok()?,
+        take: Take::MUTEX,
         lease_ms: number(lease, 8)?,
         not_after_us: number(not_after, 16)?,
         patience,

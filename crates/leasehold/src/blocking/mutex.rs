@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_spec::Take;
+
 use super::canceller::Canceller;
 use super::guard::Guard;
 use super::wait::{wait, wait_or_cancel};
@@ -21,7 +23,7 @@ pub struct Mutex(Acquirer);
 
 impl Mutex {
     pub(super) fn new(client: Arc<Handle>, name: &str) -> Self {
-        Self(Acquirer::new(client, name))
+        Self(Acquirer::new(client, name, Take::MUTEX))
     }
 
     /// Blocks until the lock is acquired, for as long as that takes. It takes one round trip if the lock is free.

@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, Name, Op};
+use leasehold_spec::{Name, Op};
 use tokio::sync::oneshot;
 
 use super::hold::Hold;
@@ -20,7 +20,7 @@ use super::terms::{Terms, Wait};
 use super::transport::lane;
 use crate::error::{Error, Result};
 use crate::lost::Released;
-use crate::store::Fault;
+use crate::store::{Fault, Guess};
 use crate::world::Pending;
 
 /// Acquires `name`. `None`: somebody else holds it, and `wait` is over.
@@ -147,7 +147,7 @@ async fn ask(name: &Name, mut first: Outgoing, number: u64, mut waiting: Waiting
 
 /// Sends an acquire behind what is in its way. Both are sent before either is answered: one round trip.
 async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) -> Reply {
-    let mut acquire = send(shared, name, &first.op, &first.request, first.contention);
+    let mut acquire = send(shared, name, &first.op, &first.request, first.guess);
     let (counter, op, request) = match replace(&mut first.predecessor, Predecessor::None) {
         Predecessor::None => return acquire.await,
         Predecessor::Await(is_sent) => {
@@ -158,7 +158,7 @@ async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) 
     };
     // If this future is dropped, the thread repeats a release without a reply.
     let mut unfinished = Unfinished { shared, of: Some((counter, Dropped::Release)) };
-    let mut release = send(shared, name, &op, &request, first.contention);
+    let mut release = send(shared, name, &op, &request, first.guess);
     poll_fn(|context| {
         if unfinished.of.is_some()
             && let Poll::Ready(reply) = release.as_mut().poll(context)
@@ -172,9 +172,9 @@ async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) 
 }
 
 /// Sends a request of the caller. A forked child sends nothing on its parent's connection.
-fn send(shared: &Shared, name: &Name, op: &Op, request: &InFlight, contention: Contention) -> Pending<Reply> {
+fn send(shared: &Shared, name: &Name, op: &Op, request: &InFlight, guess: Guess) -> Pending<Reply> {
     match shared.check_surely_usable() {
-        Ok(()) => request.link.apply(name, op, contention),
+        Ok(()) => request.link.apply(name, op, guess),
         Err(forked) => Box::pin(ready(Err(Fault::Refused(forked)))),
     }
 }
@@ -200,13 +200,13 @@ async fn release_to_store(
     sending: Sending,
     mut releasing: Unfinished<'_>,
 ) -> Result<Released> {
-    let Sending { answer, release, contention, was_valid, next } = sending;
+    let Sending { answer, release, guess, was_valid, next } = sending;
     let counter = hold.id.counter;
     // The callers that still wait here ask again right behind the release: one round trip for both.
     let mut next = next.map(|next| ask_for_queue(shared, &hold.name, next));
     let release = async {
         let (op, request) = release?;
-        let reply = send(shared, &hold.name, &op, &request, contention).await;
+        let reply = send(shared, &hold.name, &op, &request, guess).await;
         shared.with(|machine, now_us| {
             machine.accept_return(counter, &request, reply, now_us);
             machine.ledger.effects.take_released(counter)

@@ -105,8 +105,8 @@ impl Session {
 
     /// Revokes a lease, by a request outside any attempt.
     pub(crate) async fn revoke(&self, name: &Name, op: Op) -> Result<Outcome> {
-        let contention = self.with(|machine, _| machine.ledger.names.contention(name));
-        let asking = self.exchange(|link| link.apply(name, &op, contention));
+        let guess = self.with(|machine, _| machine.ledger.names.guess(name));
+        let asking = self.exchange(|link| link.apply(name, &op, guess));
         let (answer, link, sent_us) = observe::call(Call::Revoke, name, asking).await?;
         self.note(name, &answer, &*link, sent_us);
         Ok(answer.outcome)
@@ -133,8 +133,8 @@ impl Session {
 
     /// Returns the holder and the number of waiters, and what each node of the store says by itself, if it has nodes.
     pub(crate) async fn inspect(&self, name: &Name) -> Result<(Inspection, Vec<NodeView>)> {
-        let contention = self.with(|machine, _| machine.ledger.names.contention(name));
-        let asking = self.exchange(|link| link.inspect(name, contention));
+        let guess = self.with(|machine, _| machine.ledger.names.guess(name));
+        let asking = self.exchange(|link| link.inspect(name, guess));
         let ((answer, nodes), link, sent_us) = observe::call(Call::Inspect, name, asking).await?;
         self.note(name, &answer, &*link, sent_us);
         match answer.outcome {
@@ -183,8 +183,10 @@ impl Session {
         self.with(|machine, _| machine.ledger.unreturned())
     }
 
-    /// Checks that the store can keep others out for the minimum hold, which may last as long as a lease.
+    /// Checks that the store has names of this kind, and that it can keep others out for the minimum hold, which may last
+    /// as long as a lease.
     pub(crate) fn check_terms(&self, terms: &Terms) -> Result<()> {
+        self.store.profile().check_take(&terms.take)?;
         let checked = self.check_lease(terms.min_hold_us.div_ceil(1000));
         checked.map_err(|error| Error::invalid(format!("min_hold needs a lease of its length: {error}")))
     }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use leasehold_spec::Order;
 use leasehold_spec::limits::LEASE_DEFAULT_MS;
 use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Kind, Order, Take};
 
 use super::bounds::ANSWER_MAX_US;
 
 /// The terms on which a caller acquires.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
+    pub(crate) take: Take,
     pub(crate) lease_ms: u64,
     pub(crate) renewal: Renewal,
     pub(crate) order: Order,
@@ -59,6 +60,7 @@ impl Terms {
     /// Returns the terms of an attempt that only ends: nobody enters by it.
     pub(crate) fn of_an_end() -> Self {
         Self {
+            take: Take::MUTEX,
             lease_ms: LEASE_DEFAULT_MS,
             renewal: Renewal::Never,
             order: Order::Relaxed,
@@ -79,7 +81,8 @@ impl Terms {
     pub(crate) fn may_share(&self) -> bool {
         let has_no_minimum = self.min_hold_us == 0 || is_on(Mutant::P23PassesOn);
         let is_relaxed = self.renewal == Renewal::Always && self.order == Order::Relaxed;
-        is_relaxed && self.entry == Entry::OnClaim && has_no_minimum
+        let is_mutex = self.take.kind == Kind::Mutex;
+        is_mutex && is_relaxed && self.entry == Entry::OnClaim && has_no_minimum
     }
 
     /// Returns how long a request may stay unanswered before its connection is doubted.

@@ -7,11 +7,12 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use leasehold_spec::{Answer, Contention, Delivery, Env, Name, Op, Renew, Resource, SessionId, step};
+use leasehold_spec::{Answer, Delivery, Env, Name, Op, Renew, Resource, SessionId, step};
 
 use super::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole};
 use crate::error::{Error, ErrorKind};
 use crate::inspection::NodeView;
+use crate::store::Guess;
 use crate::world::{Pending, World};
 
 pub(crate) struct Memory {
@@ -125,7 +126,7 @@ impl Path {
 }
 
 impl Link for Path {
-    fn apply(&self, name: &Name, op: &Op, _guess: Contention) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, name: &Name, op: &Op, _guess: Guess) -> Pending<Result<Answer, Fault>> {
         if let Some(gone) = self.gone() {
             return Box::pin(std::future::ready(Err(gone)));
         }
@@ -134,7 +135,7 @@ impl Link for Path {
         Box::pin(async move { Ok(hub.apply(&name, &op)) })
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         inspect_whole(self, name, guess)
     }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use leasehold_spec::limits::LEASE_DEFAULT_MS;
-use leasehold_spec::{Answer, Contention, Delivery, GrantId, Name, Op, Renew, SessionId, Token};
+use leasehold_spec::{Answer, Contention, Delivery, GrantId, Kind, Name, Op, Renew, SessionId, Take, Token};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::inspection::NodeView;
 use crate::world::Pending;
 
@@ -48,8 +48,10 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// The static properties of a store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreProfile {
+    /// The kinds of names that the store has.
+    pub kinds: &'static [Kind],
     /// The longest lease in milliseconds, if the store has a limit of its own: the `max_lease` of a quorum. The default
     /// lease is no longer than that.
     pub longest_lease_ms: Option<u64>,
@@ -61,7 +63,24 @@ pub struct StoreProfile {
     pub burns_unused_tokens: bool,
 }
 
+impl Default for StoreProfile {
+    /// Returns the profile of a store of mutexes, without a limit of its own.
+    fn default() -> Self {
+        let kinds = &[Kind::Mutex];
+        Self { kinds, longest_lease_ms: None, partial_grants: false, burns_unused_tokens: false }
+    }
+}
+
 impl StoreProfile {
+    /// Checks that the store has names of this kind.
+    pub(crate) fn check_take(&self, take: &Take) -> Result<(), Error> {
+        if self.kinds.contains(&take.kind) {
+            return Ok(());
+        }
+        let message = format!("this store has no {:?}: see the table of stores in the README", take.kind);
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
     /// Checks a lease against the limit of the store.
     ///
     /// The store also refuses a request with a lease that is too long. A session calls this before a re-entry lengthens a
@@ -83,6 +102,22 @@ impl StoreProfile {
     }
 }
 
+/// The record of a name, as far as the session knows it. A link may choose the encoding of its request by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guess {
+    /// The kind of the name.
+    pub kind: Kind,
+    /// The latest known contention of the name.
+    pub contention: Contention,
+}
+
+impl From<Contention> for Guess {
+    /// Returns the guess for a mutex.
+    fn from(contention: Contention) -> Self {
+        Self { kind: Kind::Mutex, contention }
+    }
+}
+
 /// One ordered path to a store.
 ///
 /// The store carries out requests about one grant in the order in which their futures were first polled, so that a leave
@@ -92,16 +127,15 @@ impl StoreProfile {
 ///
 /// The trait has no default bodies: each link answers every question about itself.
 pub trait Link: Send + Sync + 'static {
-    /// Sends one request about one name, and returns the answer. `guess` is the latest known contention of the name: it
-    /// selects the faster script and never the outcome.
+    /// Sends one request about one name, and returns the answer. `guess` selects the faster script and never the outcome.
     ///
     /// The answer `Released` may have a `now_us` of 0: then the store did not read its clock. Every other answer has the
     /// time.
-    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>>;
+    fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>>;
 
     /// Sends [`Op::Inspect`], and returns the answer and the view of each node. A store without nodes returns no views
     /// ([`inspect_whole`]).
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>>;
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>>;
 
     /// Renews many grants, and returns one answer for each, in order. A fault of one name does not affect the others.
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>>;
@@ -140,11 +174,7 @@ pub trait Link: Send + Sync + 'static {
 }
 
 /// Inspects a name in a store that has no nodes.
-pub fn inspect_whole(
-    link: &dyn Link,
-    name: &Name,
-    guess: Contention,
-) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+pub fn inspect_whole(link: &dyn Link, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
     let asked = link.apply(name, &Op::Inspect, guess);
     Box::pin(async move { Ok((asked.await?, Vec::new())) })
 }
@@ -233,5 +263,17 @@ impl Fault {
             Self::NoMemory(error) => Self::NoMemory(error.share()),
             Self::Undecided(error) => Self::Undecided(error.share()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_refuses_a_kind_that_it_does_not_have() {
+        assert!(StoreProfile::default().check_take(&Take::MUTEX).is_ok());
+        let refused = StoreProfile { kinds: &[], ..StoreProfile::default() }.check_take(&Take::MUTEX).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
     }
 }

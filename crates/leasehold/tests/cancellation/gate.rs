@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store, StoreProfile};
+use leasehold::seam::{Fault, Guess, Inbox, Link, Message, Pending, Store, StoreProfile};
 use leasehold::{Error, LostReason, NodeView};
-use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
 use leasehold_testkit::forward::{Forward, ForwardLink};
 use tokio::sync::oneshot;
 
@@ -64,7 +64,7 @@ struct Queue {
 }
 
 enum Request {
-    Apply(Name, Op, Contention, oneshot::Sender<OpResult>),
+    Apply(Name, Op, Guess, oneshot::Sender<OpResult>),
     Renew(Vec<(Name, Renew)>, oneshot::Sender<Vec<OpResult>>),
 }
 
@@ -272,13 +272,13 @@ impl ForwardLink for End {
         &self.0.link
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         // `apply` goes through the gate.
         let asked = self.apply(name, &Op::Inspect, guess);
         Box::pin(async move { Ok((asked.await?, Vec::new())) })
     }
 
-    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<OpResult> {
+    fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<OpResult> {
         let (connection, name, op) = (Arc::clone(&self.0), name.clone(), op.clone());
         Box::pin(async move {
             let (to, reply) = oneshot::channel();

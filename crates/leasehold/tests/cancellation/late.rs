@@ -6,7 +6,7 @@ use leasehold::seam::{Real, Script, choose};
 use leasehold::{Guard, Leasehold};
 use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::{
-    Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, PublicId, SessionId,
+    Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, PublicId, SessionId, Take,
 };
 use leasehold_testkit::proxy::{Command, Fault, Requests};
 
@@ -88,9 +88,17 @@ on_all_stores!(a_grant_that_nobody_asked_for_is_given_back, |harness| {
             Place { claim_ms: 60_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
         let not_after_us = link.ping().await.expect("an answer") + NOT_AFTER_MAX_US;
         let patience = Patience::Queue(place);
-        let acquire = Acquire { id: ghost, lease_ms: 60_000, not_after_us, patience, label: "ghost".into(), range: 1 };
+        let acquire = Acquire {
+            id: ghost,
+            take: Take::MUTEX,
+            lease_ms: 60_000,
+            not_after_us,
+            patience,
+            label: "ghost".into(),
+            range: 1,
+        };
         let name = Name::new("a").expect("a good name");
-        let answer = link.apply(&name, &Op::Acquire(acquire), Contention::None).await.expect("an answer");
+        let answer = link.apply(&name, &Op::Acquire(acquire), Contention::None.into()).await.expect("an answer");
         assert!(matches!(answer.outcome, Outcome::Queued { .. }));
     });
     drop(held);

@@ -3,7 +3,8 @@
 
 use leasehold_spec::limits::{LEASE_MAX_MS, RANGE_MAX, RENEW_BATCH, RETENTION_MS, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, GrantState, Hears, Op, Order, Outcome, Patience, Place, Renew, SessionId, Token,
+    Acquire, Contention, From, GrantId, GrantState, Hears, Op, Order, Outcome, Patience, Place, Renew, SessionId, Take,
+    Token,
 };
 
 use leasehold_testkit::Random;
@@ -275,6 +276,7 @@ impl<'a> History<'a> {
         };
         let acquire = Acquire {
             id,
+            take: Take::MUTEX,
             lease_ms: self.lease_ms(),
             not_after_us: self.not_after_us(),
             patience,

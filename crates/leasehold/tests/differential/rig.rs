@@ -13,7 +13,7 @@ use leasehold::seam::{Fault, Link, Message, Real, RedisStore, Store};
 use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, Hears, Name, Op, Order, Outcome,
-    Patience, Place, Renew, Resource, Rest, SessionId, step,
+    Patience, Place, Renew, Resource, Rest, SessionId, Take, step,
 };
 use leasehold_testkit::{RedisServer, Resp, Value};
 use tokio::runtime::Runtime;
@@ -210,7 +210,7 @@ impl Rig {
     /// Runs one operation on both. Returns the outcome, if the store did anything.
     pub(crate) fn apply(&mut self, lock: &mut Lock, op: &Op, guess: Contention) -> Option<Outcome> {
         self.steer_clear(lock);
-        let answered = self.runtime.block_on(self.link.apply(&lock.name, op, guess));
+        let answered = self.runtime.block_on(self.link.apply(&lock.name, op, guess.into()));
         let told = answered.as_ref().map(Answer::clone).map_err(|fault| format!("{fault:?}"));
         self.history.push(Done::Op(lock.key.clone(), Box::new(op.clone()), guess, Box::new(told)));
         match answered {
@@ -405,15 +405,22 @@ impl Rig {
                 Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
             let patience = Patience::Queue(place);
             let not_after_us = self.now_us() + 2_000_000;
-            let acquire =
-                Acquire { id, lease_ms: LEASE_MAX_MS, not_after_us, patience, label: "many".into(), range: 9 };
+            let acquire = Acquire {
+                id,
+                take: Take::MUTEX,
+                lease_ms: LEASE_MAX_MS,
+                not_after_us,
+                patience,
+                label: "many".into(),
+                range: 9,
+            };
             let op = Op::Acquire(acquire);
             // The first waiter raises the contention level, and the holder is notified.
             if counter <= 1 {
                 self.apply(lock, &op, Contention::None);
                 continue;
             }
-            let answer = self.runtime.block_on(self.link.apply(&lock.name, &op, Contention::Others)).unwrap();
+            let answer = self.runtime.block_on(self.link.apply(&lock.name, &op, Contention::Others.into())).unwrap();
             let Outcome::Queued { ticket, .. } = answer.outcome else { self.fail(&format!("{answer:?}")) };
             lock.model.queue.push_back(Entry {
                 id,

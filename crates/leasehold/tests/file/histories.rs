@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use leasehold::seam::{Inbox, Link, Message, Pending, World, choose};
+use leasehold::seam::{Guess, Inbox, Link, Message, Pending, World, choose};
 use leasehold_spec::limits::{RANGE_MAX, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, GrantState, Hears, Lapse, Name, Op,
-    Order, Outcome, Patience, Place, Renew, Resource, SessionId, Token, step,
+    Order, Outcome, Patience, Place, Renew, Resource, SessionId, Take, Token, step,
 };
 use leasehold_testkit::Random;
 use leasehold_testkit::forward::{Forward, ForwardWorld};
@@ -191,6 +191,7 @@ impl Rig {
         };
         Acquire {
             id,
+            take: Take::MUTEX,
             lease_ms: 100 + self.dice.below(10) * self.dice.below(10_000),
             not_after_us: if self.dice.below(15) == 0 { now_us - 1 } else { now_us + 1_000 },
             patience: if self.dice.below(5) == 0 { Patience::Try } else { Patience::Queue(place) },
@@ -208,7 +209,7 @@ impl Rig {
         let number = self.dice.below(CLIENTS as u64) as usize;
         let op = self.op(number);
         let (wall_us, lease_us) = (self.world.wall_us(), self.world.now_us());
-        let asked = self.clients[number].link.apply(&self.name, &op, Contention::None);
+        let asked = self.clients[number].link.apply(&self.name, &op, Guess::default());
         let answer = within(LONG, "an answer", asked).await.unwrap();
         let (expected, deliveries) = self.expect(&op, wall_us, lease_us);
         assert_eq!(answer, expected, "the answer to {op:?}");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::Released;
-use leasehold::seam::{self, Link, Real, choose};
-use leasehold_spec::{Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId};
+use leasehold::seam::{self, Guess, Link, Real, choose};
+use leasehold_spec::{Acquire, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId, Take};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::Child;
@@ -214,13 +214,14 @@ async fn played(store: &Store, patience: Patience) -> (Outcome, (Arc<dyn Link>, 
     link.attach(session, Arc::new(drop)).await.unwrap();
     let acquire = Acquire {
         id: GrantId { session, counter: 1, nonce: 1 },
+        take: Take::MUTEX,
         lease_ms: LEASE_S * 1000,
         not_after_us: u64::MAX,
         patience,
         label: String::new(),
         range: 1,
     };
-    let asked = link.apply(&Name::new("x").unwrap(), &Op::Acquire(acquire), Contention::None).await.unwrap();
+    let asked = link.apply(&Name::new("x").unwrap(), &Op::Acquire(acquire), Guess::default()).await.unwrap();
     (asked.outcome, (link, desk))
 }
 

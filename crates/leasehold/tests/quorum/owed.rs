@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::seam::node::NoVote;
-use leasehold::seam::{Fault, Link, Message, Real, error};
+use leasehold::seam::{Fault, Guess, Link, Message, Real, error};
 use leasehold::{ErrorKind, Leasehold, Released};
 use leasehold_spec::node::{Ask, Request, Said};
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Event, From, GrantId, Hears, LostHow, Name, Op, Order, Outcome, Patience,
-    Place, Renew, SessionId, Token,
+    Acquire, Answer, Delivery, Event, From, GrantId, Hears, LostHow, Name, Op, Order, Outcome, Patience, Place, Renew,
+    SessionId, Take, Token,
 };
 use leasehold_testkit::voters::{Mood, Voter, Voters};
 use leasehold_testkit::wait_until;
@@ -35,7 +35,7 @@ fn acquire(patience: Patience) -> Op {
 
 fn acquire_as(id: GrantId, patience: Patience) -> Op {
     let (lease_ms, label) = (LEASE_MS, String::new());
-    Op::Acquire(Acquire { id, lease_ms, range: 1, not_after_us: u64::MAX, patience, label })
+    Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, range: 1, not_after_us: u64::MAX, patience, label })
 }
 
 fn queue() -> Op {
@@ -44,7 +44,7 @@ fn queue() -> Op {
 }
 
 async fn apply(link: &Arc<dyn Link>, op: &Op) -> Answer {
-    link.apply(&name(), op, Contention::None).await.unwrap()
+    link.apply(&name(), op, Guess::default()).await.unwrap()
 }
 
 async fn granted_to(link: &Arc<dyn Link>) -> Token {
@@ -220,7 +220,7 @@ async fn a_closed_link_repeats_unanswered_releases() {
         nodes[3 - unread..].iter().for_each(|node| node.withhold(Some(stands.clone())));
         let told: Vec<_> = nodes[3 - unread..].iter().map(|node| releases_of(node)).collect();
         let times = || told.iter().map(|told| told.load(Ordering::SeqCst)).min().unwrap();
-        let released = tokio::spawn(lane.apply(&name(), &Op::Release { id: ID, token, used: token }, Contention::None));
+        let released = tokio::spawn(lane.apply(&name(), &Op::Release { id: ID, token, used: token }, Guess::default()));
         wait_until("all nodes receive the release", SOON, || times() == 1);
         let released = match unread {
             1 => released.await.unwrap().is_ok(),
@@ -250,11 +250,11 @@ async fn a_closed_link_begins_no_round() {
     let voters = voters(3);
     let (nodes, link, lane) = link_and_lane(&voters).await;
     nodes.iter().for_each(|node| node.hesitate(true));
-    let asked = tokio::spawn(lane.apply(&name(), &acquire(Patience::Try), Contention::None));
+    let asked = tokio::spawn(lane.apply(&name(), &acquire(Patience::Try), Guess::default()));
     tokio::time::sleep(Duration::from_millis(40)).await;
     lane.close();
     // A node has 50 ms to answer. In this time the closed link could begin several rounds, although it has no node.
-    let again = tokio::spawn(link.apply(&name(), &acquire(Patience::Try), Contention::None));
+    let again = tokio::spawn(link.apply(&name(), &acquire(Patience::Try), Guess::default()));
     tokio::time::sleep(Duration::from_millis(35)).await;
     nodes.iter().for_each(|node| node.hesitate(false));
     let answer = again.await.unwrap().unwrap();
@@ -464,7 +464,7 @@ async fn a_closed_link_keeps_an_attempt_in_the_queues_that_waits_by_another() {
     // The answers have arrived, and the runtime of the lane stands still.
     let (go_on, stands) = tokio::sync::watch::channel(false);
     nodes.iter().for_each(|node| node.withhold(Some(stands.clone())));
-    let mut asked = lane.apply(&name(), &queue(), Contention::None);
+    let mut asked = lane.apply(&name(), &queue(), Guess::default());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(asked.as_mut().poll(&mut context).is_pending());
     assert!(voters.nodes.iter().all(|node| node.asked() == 2), "all nodes have received the round");

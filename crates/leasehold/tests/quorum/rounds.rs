@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::seam::Fault;
+use leasehold::seam::Guess;
 use leasehold::{ErrorKind, LostReason, Owner, Released, Revoked};
 use leasehold_spec::limits::{RANGE_MAX, RUN_PASSES};
 use leasehold_spec::node::{Ask, Request, Said};
-use leasehold_spec::{
-    Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId, Token,
-};
+use leasehold_spec::{Acquire, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId, Take, Token};
 use leasehold_testkit::voters::{Mood, Voters};
 use leasehold_testkit::wait_until;
 
@@ -183,6 +182,7 @@ fn queued(id: GrantId, range: u64) -> Op {
     let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
     Op::Acquire(Acquire {
         id,
+        take: Take::MUTEX,
         lease_ms: 5_000,
         range,
         not_after_us: u64::MAX,
@@ -200,15 +200,15 @@ async fn an_unconfirmed_re_check_takes_nothing_from_a_holder() {
     link.attach(id.session, Arc::new(|_| {})).await.unwrap();
     let name = Name::new("a").unwrap();
     let acquire = queued(id, 1);
-    let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
+    let answer = link.apply(&name, &acquire, Guess::default()).await.unwrap();
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
     wait_until("all have voted", Duration::from_secs(5), || granted(&voters, "a") == 5);
     voters.nodes[..3].iter().for_each(|node| node.be(Mood::Stopped));
-    let looked = link.apply(&name, &acquire, Contention::None).await;
+    let looked = link.apply(&name, &acquire, Guess::default()).await;
     assert!(matches!(looked, Err(Fault::Undecided(_))), "{looked:?}");
     // After all requests of that re-check.
     voters.nodes[..3].iter().for_each(|node| node.be(Mood::Answers));
-    let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
+    let answer = link.apply(&name, &acquire, Guess::default()).await.unwrap();
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
     assert_eq!(granted(&voters, "a"), 5);
     assert!(voters.nodes.iter().all(|node| node.record("a").queue.is_empty()), "a holder does not wait");
@@ -301,10 +301,10 @@ async fn tokens_are_reserved_without_a_request() {
     let id = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
     link.attach(id.session, Arc::new(|_| {})).await.unwrap();
     let name = Name::new("a").unwrap();
-    let granted = link.apply(&name, &queued(id, 8), Contention::None).await.unwrap();
+    let granted = link.apply(&name, &queued(id, 8), Guess::default()).await.unwrap();
     let Outcome::Granted { token, range, .. } = granted.outcome else { panic!("{granted:?}") };
     assert!(granted.now_us > 0, "the time of the nodes");
     let reserve = Op::Reserve { id, token, range: 16 };
-    let reserved = link.apply(&name, &reserve, Contention::None).await.unwrap();
+    let reserved = link.apply(&name, &reserve, Guess::default()).await.unwrap();
     assert_eq!((reserved.outcome, reserved.now_us), (Outcome::Reserved { range }, 0), "no more, and without a request");
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::seam::{Message, Real};
+use leasehold::seam::{Guess, Message, Real};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, Renew, SessionId,
+    Acquire, From, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, Renew, SessionId, Take,
 };
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
@@ -30,13 +30,14 @@ async fn a_clock_set_forward_between_two_answers_shortens_the_validity() {
     let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
     let acquire = Op::Acquire(Acquire {
         id,
+        take: Take::MUTEX,
         lease_ms,
         range: 1,
         not_after_us: u64::MAX,
         patience: Patience::Queue(place),
         label: String::new(),
     });
-    let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
+    let answer = link.apply(&name, &acquire, Guess::default()).await.unwrap();
     let Outcome::Granted { token, .. } = answer.outcome else { panic!("{answer:?}") };
 
     voters.nodes[1].be(Mood::Stopped);
@@ -49,7 +50,7 @@ async fn a_clock_set_forward_between_two_answers_shortens_the_validity() {
     // The reply has to arrive, too, which no event shows. If it arrived later than this, the test would prove nothing.
     tokio::time::sleep(Duration::from_millis(20)).await;
     voters.nodes[0].set_clock(9_000_000);
-    let looking = tokio::spawn(link.apply(&Name::new("b").unwrap(), &Op::Inspect, Contention::None));
+    let looking = tokio::spawn(link.apply(&Name::new("b").unwrap(), &Op::Inspect, Guess::default()));
     let warned = async { while !matches!(told.recv().await, Some(Message::LookAtAll)) {} };
     timeout(SOON, warned).await.expect("the session re-checks all names");
     voters.nodes[1].be(Mood::Answers);

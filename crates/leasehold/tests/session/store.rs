@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use leasehold::seam::{
-    Fault, Inbox, Link, Message, Pending, Progress, Real, Store, StoreProfile, World, inspect_whole,
+    Fault, Guess, Inbox, Link, Message, Pending, Progress, Real, Store, StoreProfile, World, inspect_whole,
 };
 use leasehold::{Error, LostReason, NodeView};
-use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::consume_budget;
 
@@ -150,11 +150,11 @@ impl Handle {
 }
 
 impl Link for Handle {
-    fn apply(&self, _: &Name, op: &Op, _: Contention) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, _: &Name, op: &Op, _: Guess) -> Pending<Result<Answer, Fault>> {
         self.ask(op.clone())
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         inspect_whole(self, name, guess)
     }
 

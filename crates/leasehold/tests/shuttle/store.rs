@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::seam::{Fault, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, World, inspect_whole};
 use crate::{Error, LostReason, NodeView};
-use leasehold_spec::{Answer, Contention, Env, Name, Op, Renew, Resource, SessionId, Token, step};
+use leasehold_spec::{Answer, Env, Name, Op, Renew, Resource, SessionId, Token, step};
 use shuttle::future::yield_now;
 use tokio::sync::{mpsc, oneshot};
 
 use super::world::Staged;
+use crate::store::Guess;
 
 /// How far the server's clock is ahead of the client's.
 const AHEAD_US: u64 = 1_000_000_000_000;
@@ -183,13 +184,13 @@ fn gone() -> Fault {
 }
 
 impl Link for Path {
-    fn apply(&self, name: &Name, op: &Op, _: Contention) -> Pending<OpResult<Answer>> {
+    fn apply(&self, name: &Name, op: &Op, _: Guess) -> Pending<OpResult<Answer>> {
         let (name, op) = (name.clone(), op.clone());
         let asked = self.ask(|reply| Up::Ask(name, op, reply));
         Box::pin(async move { asked.await.unwrap_or_else(|| Err(gone())) })
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<OpResult<(Answer, Vec<NodeView>)>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<OpResult<(Answer, Vec<NodeView>)>> {
         inspect_whole(self, name, guess)
     }
 

@@ -9,7 +9,7 @@ use leasehold::seam::{Inbox, Link, Message, Real, choose};
 use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, From, GrantId, Hears, Inspection, Name, Op, Order, Outcome, Patience, Place,
-    Renew, SessionId, Token,
+    Renew, SessionId, Take, Token,
 };
 use tokio::sync::mpsc;
 
@@ -70,7 +70,7 @@ impl Raw {
     pub(super) async fn ask(&self, op: Op) -> Answer {
         // A guess changes the path to the answer, never the answer: a wrong guess must work too.
         let guess = if self.counter.is_multiple_of(2) { Contention::None } else { Contention::Others };
-        self.link.apply(&self.name, &op, guess).await.expect("an answer")
+        self.link.apply(&self.name, &op, guess.into()).await.expect("an answer")
     }
 
     /// Takes the lease, which is free, for a long time.
@@ -105,7 +105,16 @@ impl Raw {
 
     async fn acquire_range(&self, id: GrantId, lease_ms: u64, patience: Patience, range: u64) -> Answer {
         let not_after_us = self.now_us().await + NOT_AFTER_MAX_US;
-        self.ask(Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: "raw".into(), range })).await
+        self.ask(Op::Acquire(Acquire {
+            id,
+            take: Take::MUTEX,
+            lease_ms,
+            not_after_us,
+            patience,
+            label: "raw".into(),
+            range,
+        }))
+        .await
     }
 
     /// Sends many acquires at once.

@@ -1,6 +1,6 @@
 //! One attempt and its grant: P2, P3, P4.
 
-use leasehold_spec::{Acquire, From, LostHow, Op, Outcome, Patience, Renew, Token};
+use leasehold_spec::{Acquire, From, LostHow, Op, Outcome, Patience, Renew, Take, Token};
 
 use super::raw::{Raw, left_us, place, token_of};
 use crate::conformance::stage::Stage;
@@ -66,6 +66,7 @@ pub(super) async fn late(stage: &Stage) {
     let (id, other) = (a.id(), a.id());
     let acquire = |id, not_after_us| Acquire {
         id,
+        take: Take::MUTEX,
         lease_ms: LEASE_MS,
         not_after_us,
         patience: Patience::Queue(place()),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use leasehold_spec::limits::{QUEUE_MAX, RANGE_MAX, RUN_PASSES};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, Answer, Contention, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place};
+use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place};
 
 use super::attempt::{Attempt, Claim, Phase, Requester};
 use super::connections::{Reply, Route};
@@ -28,7 +28,7 @@ use crate::lost::LostReason;
 use crate::observe::Event;
 use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
-use crate::store::{Fault, Link};
+use crate::store::{Fault, Guess, Link};
 
 /// The pause between two calls to all waiters of a name to re-check.
 const RALLY_US: u64 = 100_000;
@@ -38,7 +38,7 @@ pub(crate) struct Outgoing {
     pub(crate) id: GrantId,
     pub(crate) op: Op,
     pub(crate) request: InFlight,
-    pub(crate) contention: Contention,
+    pub(crate) guess: Guess,
     pub(crate) predecessor: Predecessor,
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn begin(
     let outgoing = link.and_then(|link| {
         let (op, request) = request(turn, counter, &link)?;
         turn.ledger.attempts.get_mut(&counter)?.order.leave_to_caller(request.serial);
-        Some(Outgoing { id, op, request, contention: turn.ledger.names.contention(name), predecessor })
+        Some(Outgoing { id, op, request, guess: turn.ledger.names.guess(name), predecessor })
     });
     turn.arm(counter);
     (counter, outgoing)
@@ -118,6 +118,7 @@ fn request(turn: &mut Turn<'_>, counter: u64, link: &Arc<dyn Link>) -> Option<(O
     }
     let acquire = Acquire {
         id: attempt.id,
+        take: attempt.terms.take,
         lease_ms: attempt.terms.lease_ms,
         range: attempt.range,
         not_after_us,

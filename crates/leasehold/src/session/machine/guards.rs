@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
+use leasehold_spec::Op;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, Op};
 use tokio::sync::oneshot;
 
 use super::acquire::{self, Outgoing};
@@ -20,6 +20,7 @@ use super::turn::Turn;
 use crate::error::Result;
 use crate::lost::{LostReason, Released};
 use crate::session::hold::Hold;
+use crate::store::Guess;
 use crate::world::RuntimeId;
 
 /// The next step after a guard has released its lease.
@@ -36,7 +37,7 @@ pub(crate) enum ReleaseStep {
 pub(crate) struct Sending {
     pub(crate) answer: oneshot::Receiver<Result<Released>>,
     pub(crate) release: Option<(Op, InFlight)>,
-    pub(crate) contention: Contention,
+    pub(crate) guess: Guess,
     /// Whether the lease was surely valid until then.
     pub(crate) was_valid: bool,
     pub(crate) next: Option<Outgoing>,
@@ -89,11 +90,11 @@ fn begin_release(turn: &mut Turn<'_>, hold: &Hold, route: &Route) -> Option<Send
     returning.caller = Some(tell);
     release.iter().for_each(|(_, request)| order.note_return(request.serial));
     turn.arm(counter);
-    let contention = turn.ledger.names.contention(&hold.name);
+    let guess = turn.ledger.names.guess(&hold.name);
     // The acquire of the queue comes after the release on its own connection. Without a proved inbox the thread sends.
     let link = release.as_ref().and_then(|(_, request)| turn.server.links.way_in(Some(Arc::clone(&request.link))));
     let next = queue.and_then(|queue| acquire::begin_for_queue(turn, queue, (link, route)));
-    Some(Sending { answer, release, contention, was_valid, next })
+    Some(Sending { answer, release, guess, was_valid, next })
 }
 
 /// A guard is dropped. In a panic the lease does not go to the next caller here before the store was asked: the callers

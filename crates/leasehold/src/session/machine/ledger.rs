@@ -91,7 +91,8 @@ impl Ledger {
 
     pub(crate) fn insert(&mut self, attempt: Attempt, reach: Reach) {
         let counter = attempt.id.counter;
-        self.names.entry(&attempt.name).attempts += 1;
+        let state = self.names.entry(&attempt.name);
+        (state.kind, state.attempts) = (attempt.terms.take.kind, state.attempts + 1);
         self.attempts.insert(counter, attempt);
         self.arm(counter, reach);
     }

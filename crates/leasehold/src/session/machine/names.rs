@@ -7,9 +7,10 @@
 
 use std::collections::HashMap;
 
-use leasehold_spec::{Contention, Name, Token};
+use leasehold_spec::{Contention, Kind, Name, Token};
 
 use crate::session::agenda::Agenda;
+use crate::store::Guess;
 
 #[derive(Default)]
 pub(crate) struct Names {
@@ -18,6 +19,8 @@ pub(crate) struct Names {
 
 #[derive(Default)]
 pub(crate) struct NameState {
+    /// The kind of the name, as the last caller asked for it.
+    pub(crate) kind: Kind,
     /// The queue of the name, as the last reply said. It predicts the form of the record.
     pub(crate) contention: Contention,
     /// How many attempts there are.
@@ -79,8 +82,8 @@ impl Names {
         self.states.entry(name.clone()).or_default()
     }
 
-    pub(crate) fn contention(&self, name: &Name) -> Contention {
-        self.get(name).map(|state| state.contention).unwrap_or_default()
+    pub(crate) fn guess(&self, name: &Name) -> Guess {
+        self.get(name).map(|state| Guess { kind: state.kind, contention: state.contention }).unwrap_or_default()
     }
 
     pub(crate) fn set_contention(&mut self, name: &Name, contention: Contention) {

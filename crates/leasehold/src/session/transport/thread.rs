@@ -228,7 +228,7 @@ fn send_return(shared: &Arc<Shared>, counter: u64, (name, op, request): (Name, O
 }
 
 fn apply(shared: &Shared, name: &Name, op: &Op, request: &InFlight) -> Pending<Reply> {
-    request.link.apply(name, op, shared.with(|machine, _| machine.ledger.names.contention(name)))
+    request.link.apply(name, op, shared.with(|machine, _| machine.ledger.names.guess(name)))
 }
 
 /// Polls a request once, so that later requests on its connection come after it, in whatever order tasks run. The poll is

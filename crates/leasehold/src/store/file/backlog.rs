@@ -91,7 +91,7 @@ fn grant_of(job: &Job) -> Option<GrantId> {
 mod tests {
     use std::sync::Arc;
 
-    use leasehold_spec::{Acquire, Name, Patience, SessionId, Token};
+    use leasehold_spec::{Acquire, Name, Patience, SessionId, Take, Token};
     use tokio::sync::oneshot;
 
     use super::super::job::Tie;
@@ -108,7 +108,15 @@ mod tests {
 
     fn acquire(counter: u64) -> Job {
         let (id, patience) = (id(counter), Patience::Try);
-        job(Op::Acquire(Acquire { id, lease_ms: 1000, range: 1, not_after_us: 0, patience, label: String::new() }))
+        job(Op::Acquire(Acquire {
+            id,
+            take: Take::MUTEX,
+            lease_ms: 1000,
+            range: 1,
+            not_after_us: 0,
+            patience,
+            label: String::new(),
+        }))
     }
 
     fn leave(counter: u64) -> Job {

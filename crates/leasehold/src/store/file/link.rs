@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
 use tokio::sync::oneshot;
 
 use super::desk::Desk;
 use super::job::{Job, Opened, Tie};
 use crate::error::{Error, ErrorKind};
 use crate::inspection::NodeView;
-use crate::store::{Fault, Inbox, Link, Progress, inspect_whole};
+use crate::store::{Fault, Guess, Inbox, Link, Progress, inspect_whole};
 use crate::world::Pending;
 
 pub(super) struct FileLink {
@@ -49,12 +49,12 @@ impl FileLink {
 }
 
 impl Link for FileLink {
-    fn apply(&self, name: &Name, op: &Op, _guess: Contention) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, name: &Name, op: &Op, _guess: Guess) -> Pending<Result<Answer, Fault>> {
         let (name, op) = (name.clone(), op.clone());
         self.ask(move |tie, tell| Job::Apply { tie, name, op, tell })
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         inspect_whole(self, name, guess)
     }
 

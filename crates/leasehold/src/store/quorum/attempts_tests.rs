@@ -1,6 +1,6 @@
 //! Attempts: which ones a client remembers, and for how long.
 
-use leasehold_spec::SessionId;
+use leasehold_spec::{SessionId, Take};
 
 use super::*;
 
@@ -78,6 +78,7 @@ fn rounds_that_are_not_polled_block_others_only_until_their_deadline() {
     let name = Name::new("a").unwrap();
     let acquire = Acquire {
         id: id(1),
+        take: Take::MUTEX,
         lease_ms: 1_000,
         range: 1,
         not_after_us: u64::MAX,

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::{Answer, Contention, GrantId, Name, Op, Outcome, Renew, SessionId, Token};
+use leasehold_spec::{Answer, GrantId, Name, Op, Outcome, Renew, SessionId, Token};
 use tokio::task::unconstrained;
 
 use super::fan::Fan;
@@ -17,7 +17,7 @@ use super::tally::Tally;
 use super::{acquire, collect, connector, inspect, queue, release, renew};
 use crate::error::Error;
 use crate::inspection::NodeView;
-use crate::store::{Fault, Inbox, Link, Progress};
+use crate::store::{Fault, Guess, Inbox, Link, Progress};
 use crate::world::Pending;
 
 /// How long a connect or an attach waits for nodes beyond a majority. A lock that is acquired at once is then acquired at
@@ -28,12 +28,12 @@ const GRACE: Duration = Duration::from_millis(50);
 pub(super) struct QuorumLink(pub(super) Arc<Links>);
 
 impl Link for QuorumLink {
-    fn apply(&self, name: &Name, op: &Op, _guess: Contention) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, name: &Name, op: &Op, _guess: Guess) -> Pending<Result<Answer, Fault>> {
         // Outside of the budget of the runtime: the first poll sends the requests to all nodes.
         Box::pin(unconstrained(apply(Arc::clone(&self.0), name.clone(), op.clone())))
     }
 
-    fn inspect(&self, name: &Name, _guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, _guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         Box::pin(unconstrained(inspect::inspect(Arc::clone(&self.0), name.clone())))
     }
 

@@ -55,7 +55,7 @@ impl Shared {
     /// client proposes too small a token, and needs a second round.
     pub(super) fn profile(&self) -> StoreProfile {
         let longest_lease_ms = Some(self.charter.max_lease_ms);
-        StoreProfile { longest_lease_ms, partial_grants: true, burns_unused_tokens: true }
+        StoreProfile { longest_lease_ms, partial_grants: true, burns_unused_tokens: true, ..StoreProfile::default() }
     }
 
     pub(super) fn number_link(&self) -> u64 {

@@ -7,6 +7,7 @@ use redis::{Arg, Cmd};
 use super::keys::Keys;
 use super::scripts::Script;
 use crate::error::Error;
+use crate::store::Guess;
 
 /// The limits of fields: times in µs have 16 digits, and lengths in ms have 8.
 pub(super) const TIME_END: u64 = 10_u64.pow(16);
@@ -22,7 +23,7 @@ pub(super) struct Call {
 
 impl Call {
     /// Returns the request for one name.
-    pub(super) fn new(keys: &Keys, name: &Name, op: &Op, guess: Contention) -> Result<Self, Error> {
+    pub(super) fn new(keys: &Keys, name: &Name, op: &Op, guess: Guess) -> Result<Self, Error> {
         let begin = |script| Self::begin(script, 1).and(keys.record(name));
         let call = match op {
             Op::Acquire(acquire) => acquire_args(begin(Script::Acquire), acquire, guess)?,
@@ -135,7 +136,7 @@ fn said(field: &Option<Fields>) -> &[u8] {
     field.as_ref().map_or(&[], |field| field.as_ref())
 }
 
-fn acquire_args(call: Call, acquire: &Acquire, guess: Contention) -> Result<Call, Error> {
+fn acquire_args(call: Call, acquire: &Acquire, guess: Guess) -> Result<Call, Error> {
     let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
     let label_len = below(acquire.label.len() as u64, 1_000, "label")?;
     let (place, bounds) = match &acquire.patience {
@@ -175,8 +176,8 @@ fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
 }
 
 /// Returns whether a script should expect a queue.
-fn is_contended(guess: Contention) -> bool {
-    match guess {
+fn is_contended(guess: Guess) -> bool {
+    match guess.contention {
         Contention::None => false,
         Contention::Others | Contention::Strict => true,
     }
@@ -257,7 +258,7 @@ impl AsRef<[u8]> for Fields {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_spec::SessionId;
+    use leasehold_spec::{SessionId, Take};
 
     use super::*;
 
@@ -280,7 +281,7 @@ mod tests {
         let place = Place { claim_ms: 1, limit_ms: None, ticket: None, hears: Hears::Polls, order: Order::Strict };
         let acquire = |patience| {
             let (lease_ms, not_after_us, label, range) = (1_000, 1, String::new(), 1);
-            Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label, range })
+            Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, not_after_us, patience, label, range })
         };
         let renew = Renew { id, token, from: From::Now, lease_ms: 1_000, not_after_us: 1 };
         let ops = [
@@ -301,9 +302,9 @@ mod tests {
         ];
         let keys = Keys::new("");
         for (op, count) in ops {
-            let call = Call::new(&keys, &name, &op, Contention::None).unwrap();
+            let call = Call::new(&keys, &name, &op, Contention::None.into()).unwrap();
             assert_eq!((call.arguments(), call.script.takes(1, count)), (count, true), "{op:?}");
-            let call = Call::new(&keys, &name, &op, Contention::Strict).unwrap();
+            let call = Call::new(&keys, &name, &op, Contention::Strict.into()).unwrap();
             assert!(call.script.takes(1, call.arguments()), "{op:?}");
         }
         let call = Call::renew(&keys, &[(&name, &renew), (&name, &renew)]).unwrap();
@@ -313,7 +314,7 @@ mod tests {
     #[test]
     fn by_source_it_is_the_same_call() {
         let name = Name::new("a b").unwrap();
-        let call = Call::new(&Keys::new("p:"), &name, &Op::Settle, Contention::None).unwrap();
+        let call = Call::new(&Keys::new("p:"), &name, &Op::Settle, Contention::None.into()).unwrap();
         let arguments = |command: &Cmd| -> Vec<Vec<u8>> {
             let simple =
                 |argument| if let Arg::Simple(bytes) = argument { Vec::from(bytes as &[u8]) } else { panic!() };

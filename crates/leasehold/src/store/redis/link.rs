@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
 
 use super::batch::in_parts;
 use super::call::Call;
@@ -10,7 +10,7 @@ use super::reply::{self, To};
 use super::wire::{Heard, Wire};
 use crate::error::Error;
 use crate::inspection::NodeView;
-use crate::store::{Fault, Inbox, Link, Message, Progress, inspect_whole};
+use crate::store::{Fault, Guess, Inbox, Link, Message, Progress, inspect_whole};
 use crate::world::{Pending, World};
 
 /// A connection whose first exchange succeeded.
@@ -21,12 +21,12 @@ pub(super) struct RedisLink {
 }
 
 impl Link for RedisLink {
-    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
         let call = Call::new(&self.wire.keys, name, op, guess);
         Box::pin(apply(self.wire.clone(), name.clone(), To::from(op), call))
     }
 
-    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+    fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         inspect_whole(self, name, guess)
     }
 

@@ -55,7 +55,7 @@ mod words;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use leasehold_spec::{Contention, Name, Op, Renew};
+use leasehold_spec::{Name, Op, Renew};
 
 pub(crate) use dial::{dial, drive};
 pub(crate) use fault::{Asker, Trouble, silent};
@@ -69,7 +69,7 @@ pub(crate) use url::{NAMES, Target, decode};
 use self::call::Call;
 use self::keys::Keys;
 use crate::error::Error;
-use crate::store::{Link, Store, StoreProfile};
+use crate::store::{Guess, Link, Store, StoreProfile};
 use crate::world::{Pending, World};
 
 /// One Redis.
@@ -91,7 +91,7 @@ impl RedisStore {
 
     /// Returns the bytes of a request: for measurements of the server.
     #[doc(hidden)]
-    pub fn request(&self, name: &Name, op: &Op, guess: Contention) -> Result<Vec<u8>, Error> {
+    pub fn request(&self, name: &Name, op: &Op, guess: Guess) -> Result<Vec<u8>, Error> {
         let call = Call::new(&Keys::new(&self.target.prefix), name, op, guess)?;
         Ok(call.by_digest().get_packed_command())
     }
