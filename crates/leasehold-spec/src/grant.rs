@@ -21,6 +21,8 @@ pub struct Grant {
     pub length_ms: u64,
     /// The state of the grant.
     pub state: GrantState,
+    /// The number of units that the grant takes.
+    pub units: u32,
     /// The label of the holder, which `inspect` shows.
     pub label: String,
 }

@@ -36,6 +36,7 @@ pub mod mutant;
 mod name;
 pub mod node;
 mod op;
+mod policy;
 mod resource;
 mod step;
 mod take;

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   Resource
+//!     kind       the kind of the name, and with `limit` the number of its units
 //!     last       the highest token that was granted or burnt, while the record lives
-//!     grants     the grants: ID, token, range of tokens, since, length, state, label
+//!     grants     the grants: ID, token, range of tokens, units, since, length, state, label
 //!     released   the ID of the grant that was given back last: a repeated release gets Released, a late acquire Gone
 //!     lapses     the sessions whose claim ran out, and when
 //!     queue      the waiters, in ticket order: the head is next
@@ -16,16 +17,22 @@
 use std::collections::VecDeque;
 
 use crate::answer::Contention;
+use crate::env::Env;
 use crate::grant::Grant;
 use crate::grants::Grants;
 use crate::id::{GrantId, SessionId, Token};
 use crate::limits::RETENTION_US;
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Hears, Order};
+use crate::take::{Kind, Take};
 
-/// The record of one name. `Default` is a name that was never used.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+/// The record of one name. `Default` is a name that was never used: its first grant or waiter makes it what it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Resource {
+    /// The kind of the name.
+    pub kind: Kind,
+    /// The number of units that can be granted at a time. A mutex has one.
+    pub limit: u32,
     /// The highest token granted so far. If nobody reported how much of a range was used, the last token of that range.
     pub last: Token,
     /// The grants.
@@ -62,6 +69,8 @@ pub struct Entry {
     pub hears: Hears,
     /// The order that the waiter asks for.
     pub order: Order,
+    /// The number of units that the waiter asks for.
+    pub units: u32,
     /// The label of the waiter.
     pub label: String,
 }
@@ -75,6 +84,22 @@ pub struct Lapse {
     pub at_us: u64,
 }
 
+impl Default for Resource {
+    fn default() -> Self {
+        let Take { kind, limit, .. } = Take::MUTEX;
+        Self {
+            kind,
+            limit,
+            last: Token::NONE,
+            grants: Grants::default(),
+            released: None,
+            lapses: Vec::new(),
+            queue: VecDeque::new(),
+            keep_until_us: 0,
+        }
+    }
+}
+
 impl Resource {
     /// Whether the record may be forgotten: R after the last lease, and R after the clock has passed the last token. If
     /// the record were forgotten earlier and the clock stepped back, a token would be granted twice.
@@ -86,7 +111,7 @@ impl Resource {
     /// Returns the highest token that may be in use.
     #[must_use]
     pub fn reserved(&self) -> Token {
-        self.grants.sole().map_or(self.last, Grant::reserved)
+        self.grants.reserved().unwrap_or(self.last)
     }
 
     /// Returns whether others wait, and whether one of them asks for strict order.
@@ -102,14 +127,18 @@ impl Resource {
     /// Returns the grant that `id` holds. Nobody holds a grant that cools down.
     #[must_use]
     pub fn held_by(&self, id: GrantId) -> Option<&Grant> {
-        let is_held = |grant: &&Grant| grant.id == id && (grant.is_held() || is_on(Mutant::P23LeaveEnds));
-        self.grants.sole().filter(is_held)
+        self.grants.iter().find(|grant| grant.id == id && (grant.is_held() || is_on(Mutant::P23LeaveEnds)))
     }
 
     /// Whether the grant of `id` is the one that was given back last.
     #[must_use]
     pub fn was_given_back(&self, id: GrantId) -> bool {
-        self.released == Some(id) || self.grants.sole().is_some_and(|grant| grant.id == id && !grant.is_held())
+        self.released == Some(id) || self.grants.iter().any(|grant| grant.id == id && !grant.is_held())
+    }
+
+    /// Keeps the record for as long as its grants need. Without a grant this changes nothing.
+    pub(crate) fn keep(&mut self, env: &Env<'_>) {
+        self.keep_until_us = self.grants.keep_until_us(env).unwrap_or(self.keep_until_us);
     }
 
     /// Returns the index of an attempt in the queue.

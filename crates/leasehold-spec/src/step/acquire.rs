@@ -7,6 +7,7 @@ use crate::limits::{QUEUE_MAX, RANGE_MAX, TICKET_STEPS};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Acquire, Patience, Place};
+use crate::policy;
 use crate::resource::{Entry, Resource};
 use crate::step::context::Step;
 use crate::step::notify::notify_holder;
@@ -23,7 +24,8 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
         return (known, rest);
     }
     // A lease is free while others wait only after MORE: the queue comes first, and the caller settles again.
-    let is_free = step.resource.grants.is_empty();
+    policy::begin(step.resource, &request.take);
+    let is_free = policy::fits(step.resource, request.take.units);
     if is_free && (step.resource.queue.is_empty() || is_on(Mutant::P1Barging)) {
         return (grant(step, request), rest);
     }
@@ -31,7 +33,7 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
         hit(Mark::NewcomerBehindMore);
     }
     let place = match &request.patience {
-        Patience::Try => return (Outcome::Busy { left_us: step.holder_left_us() }, rest),
+        Patience::Try => return (Outcome::Busy { left_us: step.first_left_us() }, rest),
         Patience::Queue(_) if step.resource.queue.len() >= QUEUE_MAX => {
             hit(Mark::QueueFull);
             return (Outcome::Full, rest);
@@ -39,7 +41,7 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
         Patience::Queue(place) => place,
     };
     let ticket = enqueue(step, request, place);
-    (Outcome::Queued { ticket, left_us: step.holder_left_us(), joined: Joined::Now }, rest)
+    (Outcome::Queued { ticket, left_us: step.first_left_us(), joined: Joined::Now }, rest)
 }
 
 /// Notes that a waiter was seen, and when its caller stops waiting.
@@ -65,7 +67,7 @@ fn note_seen(resource: &mut Resource, now_us: u64, request: &Acquire) {
 fn known_attempt(step: &mut Step<'_, '_>, request: &Acquire) -> Option<Outcome> {
     let now_us = step.env.lease_us;
     let is_its = |grant: &&mut Grant| grant.id == request.id && (grant.is_held() || is_on(Mutant::P23GrantsAgain));
-    if let Some(grant) = step.resource.grants.sole_mut().filter(is_its) {
+    if let Some(grant) = step.resource.grants.iter_mut().find(is_its) {
         hit(Mark::AcquireRepeatedGranted);
         if is_on(Mutant::P2RepeatExtends) {
             (grant.since_us, grant.length_ms) = (now_us, request.lease_ms);
@@ -79,7 +81,7 @@ fn known_attempt(step: &mut Step<'_, '_>, request: &Acquire) -> Option<Outcome> 
     }
     let entry = &step.resource.queue[step.resource.position(request.id)?];
     hit(Mark::AcquireRepeatedQueued);
-    Some(Outcome::Queued { ticket: entry.ticket, left_us: step.holder_left_us(), joined: Joined::Before })
+    Some(Outcome::Queued { ticket: entry.ticket, left_us: step.first_left_us(), joined: Joined::Before })
 }
 
 fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
@@ -92,12 +94,13 @@ fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
         since_us: now_us,
         length_ms: request.lease_ms,
         state: GrantState::Held,
+        units: request.take.units,
         label: request.label.clone(),
     };
     let granted = Outcome::Granted { token, left_us: grant.left_us(now_us), range: grant.range };
     step.resource.last = token;
-    step.resource.keep_until_us = grant.keep_until_us(step.env);
     step.resource.grants.add(grant);
+    step.resource.keep(step.env);
     granted
 }
 
@@ -105,11 +108,10 @@ fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
 fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
     let Step { resource, env, .. } = step;
     let now_us = env.lease_us;
-    let holds_range = resource.grants.sole().is_some_and(|grant| grant.range > 1);
+    let holds_range = resource.grants.iter().any(|grant| grant.range > 1);
     let before = holds_range.then(|| resource.contention());
     if resource.queue.is_empty() {
-        let held = resource.grants.sole().map(|grant| grant.keep_until_us(env));
-        let needed = held.unwrap_or(keep_from(now_us));
+        let needed = resource.grants.keep_until_us(env).unwrap_or(keep_from(now_us));
         resource.keep_until_us = resource.keep_until_us.max(needed);
     }
     let (ticket, index) = place_in_queue(resource, now_us, place);
@@ -123,6 +125,7 @@ fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
         seen_us: now_us,
         hears: place.hears,
         order: place.order,
+        units: request.take.units,
         label: request.label.clone(),
     };
     resource.queue.insert(index, entry);

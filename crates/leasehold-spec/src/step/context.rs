@@ -37,8 +37,8 @@ impl<'a, 'e> Step<'a, 'e> {
         self.env.lease_us > not_after_us && !is_on(Mutant::P4RunsLate)
     }
 
-    /// Returns the time that is left to the holder.
-    pub(super) fn holder_left_us(&self) -> u64 {
-        self.resource.grants.sole().map_or(0, |grant| grant.left_us(self.env.lease_us))
+    /// Returns the time that is left until the first lease ends.
+    pub(super) fn first_left_us(&self) -> u64 {
+        self.resource.grants.first_left_us(self.env.lease_us)
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn renew(step: &mut Step<'_, '_>, request: &Renew) -> (Outcome, Rest)
             grant.id == request.id && grant.token == request.token && is_held
         }
     };
-    let Some(grant) = step.resource.grants.sole_mut().filter(is_its) else {
+    let Some(grant) = step.resource.grants.iter_mut().find(is_its) else {
         hit(Mark::RenewNotHeld);
         return (Outcome::Lost { how: LostHow::NotHeld }, rest);
     };
@@ -54,17 +54,18 @@ pub(super) fn renew(step: &mut Step<'_, '_>, request: &Renew) -> (Outcome, Rest)
         }
     };
     grant.state = GrantState::Held;
+    let left_us = grant.left_us(now_us);
     if !is_kept {
-        step.resource.keep_until_us = grant.keep_until_us(step.env);
+        step.resource.keep(step.env);
     }
-    (Outcome::Renewed { left_us: grant.left_us(now_us) }, rest)
+    (Outcome::Renewed { left_us }, rest)
 }
 
 /// Makes the grant that the renewal names. This is a flaw: see [`Mutant::P3RenewRecreates`].
 fn recreate(resource: &mut Resource, request: &Renew, now_us: u64) {
     let Renew { id, token, lease_ms: length_ms, .. } = *request;
     let (state, label) = (GrantState::Held, String::new());
-    resource.grants.add(Grant { id, token, range: 1, since_us: now_us, length_ms, state, label });
+    resource.grants.add(Grant { id, token, range: 1, since_us: now_us, length_ms, state, units: 1, label });
 }
 
 /// Reserves more tokens for a grant that is held. The lease does not end earlier or later, so the request has no
@@ -75,7 +76,7 @@ pub(super) fn reserve(step: &mut Step<'_, '_>, id: GrantId, token: Token, asked:
     let is_its = |grant: &&mut Grant| {
         grant.id == id && grant.token == token && grant.is_held() || is_on(Mutant::P19ReservesForAll)
     };
-    let Some(grant) = step.resource.grants.sole_mut().filter(is_its) else {
+    let Some(grant) = step.resource.grants.iter_mut().find(is_its) else {
         hit(Mark::ReserveNotHeld);
         return (Outcome::Lost { how: LostHow::NotHeld }, rest);
     };

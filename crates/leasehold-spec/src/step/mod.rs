@@ -35,8 +35,8 @@ use crate::resource::Resource;
 /// Carries out one request. Changes the state, and returns the answer and the messages. The caller sends the messages
 /// once the state is stored.
 ///
-/// The function is total: every state and every request has an answer. A step makes at most one grant, so it notifies
-/// at most one waiter of a grant.
+/// The function is total: every state and every request has an answer. It grants to as many waiters as fit:
+/// at most one for a mutex.
 pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Delivery>) {
     if resource.is_forgotten(env.wall_us, env.lease_us) {
         if resource.last != Token::NONE {
@@ -70,7 +70,7 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
 /// Returns the holder and the number of waiters. This is the only operation that changes nothing.
 fn inspect(resource: &Resource, env: &Env<'_>) -> Outcome {
     let now_us = env.lease_us;
-    let live = resource.grants.sole().filter(|grant| grant.end_us() > now_us);
+    let live = resource.grants.iter().find(|grant| grant.end_us() > now_us);
     let holder = live.map(|grant| Holder {
         id: grant.id.public(),
         token: grant.token,

@@ -18,7 +18,7 @@ pub(super) fn notify_holder(step: &mut Step<'_, '_>, before: Contention, order: 
         Order::Relaxed => Contention::Others,
         Order::Strict => Contention::Strict,
     };
-    let Some(grant) = step.resource.grants.sole().filter(|_| contention > before) else { return };
+    let Some(grant) = step.resource.grants.iter().find(|grant| grant.range > 1 && contention > before) else { return };
     hit(Mark::HolderTold);
     if is_on(Mutant::P9TellsNoHolder) {
         return;
@@ -47,7 +47,7 @@ pub(super) fn notify_next_waiters(step: &mut Step<'_, '_>) {
         GrantState::CoolingDown => !is_on(Mutant::P23TellsNoWaiter),
         GrantState::Held | GrantState::Pushed => false,
     };
-    let ending = step.resource.grants.sole().filter(has_new_end);
+    let ending = step.resource.grants.iter().find(has_new_end);
     let Some(ending) = ending.filter(|_| !is_on(Mutant::P10TellsNoWaiter)) else { return };
     let (now_us, contention) = (step.env.lease_us, step.resource.contention());
     let first = step.deliveries.len();

@@ -13,8 +13,11 @@ use crate::step::notify::notify_next_waiters;
 /// holder is the same, and the usual release needs no clock.
 pub(super) fn release(step: &mut Step<'_, '_>, id: GrantId, token: Token, used: Token) -> (Outcome, Rest) {
     let is_held = step.resource.held_by(id).is_some_and(|grant| grant.token == token);
-    if is_held || is_on(Mutant::P3ReleaseByAnyone) {
-        return (Outcome::Released, give_back(step, used));
+    if is_held {
+        return (Outcome::Released, give_back(step, id, used));
+    }
+    if let Some(id) = step.resource.grants.sole().map(|grant| grant.id).filter(|_| is_on(Mutant::P3ReleaseByAnyone)) {
+        return (Outcome::Released, give_back(step, id, used));
     }
     let is_repeated = step.resource.was_given_back(id) && !is_on(Mutant::P3ForgetsRelease);
     hit(if is_repeated { Mark::ReleaseRepeated } else { Mark::ReleaseNotHeld });
@@ -34,7 +37,7 @@ pub(super) fn leave(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> (Outco
     }
     if step.resource.held_by(id).is_some() && !is_on(Mutant::P16LeaveKeeps) {
         hit(Mark::LeftGranted);
-        return (Outcome::Left { was: Was::Granted }, give_back(step, used));
+        return (Outcome::Left { was: Was::Granted }, give_back(step, id, used));
     }
     hit(Mark::LeftAbsent);
     (Outcome::Left { was: Was::Absent }, step.settle())
@@ -57,7 +60,7 @@ pub(super) fn cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_m
 /// operator wants its end.
 fn begin_cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u64) -> bool {
     let now_us = step.env.lease_us;
-    let Some(grant) = step.resource.grants.sole_mut().filter(|grant| grant.id == id) else { return false };
+    let Some(grant) = step.resource.grants.iter_mut().find(|grant| grant.id == id) else { return false };
     match grant.state {
         GrantState::Revoked => return false,
         // A lease that has ended is lost, and its minimum hold with it. A request can be this late: the store stood
@@ -76,16 +79,17 @@ fn begin_cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u6
     grant.token = grant.used(used);
     grant.range = 1;
     (grant.since_us, grant.length_ms, grant.state) = (now_us, for_ms, GrantState::CoolingDown);
-    step.resource.last = grant.token;
-    step.resource.keep_until_us = grant.keep_until_us(step.env);
+    step.resource.last = step.resource.last.max(grant.token);
+    step.resource.keep(step.env);
     true
 }
 
 /// Ends the grant, and hands the lease to the next waiter.
-fn give_back(step: &mut Step<'_, '_>, used: Token) -> Rest {
-    let Some(ended) = step.resource.grants.take_sole() else { return Rest::Done };
-    step.resource.last = ended.used(used);
-    if step.resource.last > ended.token {
+fn give_back(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> Rest {
+    let Some(ended) = step.resource.grants.take(id) else { return Rest::Done };
+    let used = ended.used(used);
+    step.resource.last = step.resource.last.max(used);
+    if used > ended.token {
         hit(Mark::RangeUsed);
     }
     step.resource.released = Some(ended.id);

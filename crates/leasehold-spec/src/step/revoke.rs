@@ -25,15 +25,14 @@ pub(super) fn revoke(step: &mut Step<'_, '_>, holder: PublicId, token: Token, gr
 fn mark_revoked(step: &mut Step<'_, '_>, holder: PublicId, token: Token, grace_ms: u64) -> Option<Delivery> {
     let now_us = step.env.lease_us;
     let is_named = |grant: &&mut Grant| grant.id.public() == holder && grant.token == token;
-    let grant = step.resource.grants.sole_mut().filter(is_named)?;
+    let grant = step.resource.grants.iter_mut().find(is_named)?;
     hit(Mark::GrantRevoked);
     // Nobody works under a grant that cools down, so nobody needs the grace.
     let grace_ms = if is_on(Mutant::P10NoGrace) || !grant.is_held() { 0 } else { grace_ms };
     let end_us = grant.end_us().min(now_us + grace_ms * 1000);
     grant.length_ms = (end_us - grant.since_us) / 1000;
     grant.state = GrantState::Revoked;
-    step.resource.keep_until_us = grant.keep_until_us(step.env);
-    Some(Delivery {
+    let message = Delivery {
         to: grant.id.session,
         now_us,
         contention: Contention::None,
@@ -43,5 +42,7 @@ fn mark_revoked(step: &mut Step<'_, '_>, holder: PublicId, token: Token, grace_m
         left_us: grant.left_us(now_us),
         range: grant.range,
         event: Event::Revoked,
-    })
+    };
+    step.resource.keep(step.env);
+    Some(message)
 }

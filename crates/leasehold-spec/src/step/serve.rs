@@ -10,13 +10,14 @@ use crate::limits::{LAPSES, SETTLE_STEPS, look_floor_ms};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::Hears;
+use crate::policy;
 use crate::resource::{Entry, Lapse, Resource};
 
 /// The result of settling a name.
 #[derive(Default)]
 pub(super) struct Settled {
     pub(super) rest: Rest,
-    /// The length of the claim, if a waiter was granted the lease.
+    /// The length of the longest claim, if waiters were granted leases.
     pub(super) handed_claim_ms: Option<u64>,
     /// The messages to the waiters that were granted the lease.
     pub(super) deliveries: Vec<Delivery>,
@@ -24,10 +25,10 @@ pub(super) struct Settled {
 
 pub(super) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
     move_future_to_now(resource, env);
-    end_expired(resource, env.lease_us);
+    while end_expired(resource, env.lease_us) {}
     let mut settled = Settled::default();
-    if resource.grants.is_empty() && !is_on(Mutant::P1Barging) {
-        settled = hand_over(resource, env);
+    if !is_on(Mutant::P1Barging) {
+        hand_over(resource, env, &mut settled);
     }
     if resource.queue.is_empty() {
         // Lapses concern waiters only. Without waiters they are useless, and the record goes back to its short form.
@@ -49,22 +50,28 @@ fn move_future_to_now(resource: &mut Resource, env: &Env<'_>) {
     for lapse in &mut resource.lapses {
         lapse.at_us = lapse.at_us.min(now_us);
     }
-    let Some(grant) = resource.grants.sole_mut().filter(|grant| grant.since_us > now_us) else { return };
-    hit(Mark::LeaseDatedAnew);
-    grant.since_us = now_us;
-    resource.keep_until_us = grant.keep_until_us(env);
+    let mut is_changed = false;
+    for grant in resource.grants.iter_mut().filter(|grant| grant.since_us > now_us) {
+        hit(Mark::LeaseDatedAnew);
+        (grant.since_us, is_changed) = (now_us, true);
+    }
+    if is_changed {
+        resource.keep(env);
+    }
 }
 
-fn end_expired(resource: &mut Resource, now_us: u64) {
-    let Some(ended) = resource.grants.take_sole_if(|grant| grant.end_us() <= now_us) else { return };
+/// Ends a lease whose time is over. Returns whether there was one.
+fn end_expired(resource: &mut Resource, now_us: u64) -> bool {
+    let Some(ended) = resource.grants.take_ended(now_us) else { return false };
     if !ended.is_held() {
         // The grant was given back when it began to cool down, and its range with it.
         hit(Mark::CooledDown);
         resource.released = Some(ended.id);
-        return;
+        return true;
     }
     // Nobody reported how much of the range was used: all of it is burnt.
-    resource.last = if is_on(Mutant::P19BurnsNothing) { ended.token } else { ended.reserved() };
+    let burnt = if is_on(Mutant::P19BurnsNothing) { ended.token } else { ended.reserved() };
+    resource.last = policy::burn(resource, burnt);
     if ended.range > 1 {
         hit(Mark::RangeBurnt);
     }
@@ -72,6 +79,7 @@ fn end_expired(resource: &mut Resource, now_us: u64) {
     if ended.state == GrantState::Pushed && !is_on(Mutant::P7ForgetsLapse) {
         note_lapse(resource, Lapse { session: ended.id.session, at_us: ended.end_us() });
     }
+    true
 }
 
 /// A receiver that let a claim run out is frozen or dead, or did not get the push. Each of its other waiters would cost
@@ -86,14 +94,17 @@ fn note_lapse(resource: &mut Resource, lapse: Lapse) {
     resource.lapses.push(lapse);
 }
 
-/// Grants the lease to the first waiter that is still there. Checks at most 64 waiters.
-fn hand_over(resource: &mut Resource, env: &Env<'_>) -> Settled {
+/// Grants leases to the first waiters that are still there, as long as they fit. Checks at most 64 waiters.
+fn hand_over(resource: &mut Resource, env: &Env<'_>, settled: &mut Settled) {
     let mut checked = 0;
-    while let Some(head) = resource.queue.pop_front() {
+    while policy::has_room(resource)
+        && let Some(head) = resource.queue.pop_front()
+    {
         if checked == SETTLE_STEPS && !is_on(Mutant::P1Unbounded) {
             hit(Mark::SettleMore);
             resource.queue.push_front(head);
-            return Settled { rest: Rest::More, ..Settled::default() };
+            settled.rest = Rest::More;
+            return;
         }
         checked += 1;
         if let Some(reason) = reason_to_skip(resource, env, &head) {
@@ -101,9 +112,12 @@ fn hand_over(resource: &mut Resource, env: &Env<'_>) -> Settled {
             hit(reason);
             continue;
         }
-        return grant(resource, env, head);
+        if !policy::fits(resource, head.units) {
+            resource.queue.push_front(head);
+            return;
+        }
+        grant(resource, env, head, settled);
     }
-    Settled::default()
 }
 
 /// Returns the reason for which a waiter is passed over, if there is one.
@@ -126,7 +140,7 @@ pub(super) fn reason_to_skip(resource: &Resource, env: &Env<'_>, entry: &Entry) 
     }
 }
 
-fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
+fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry, settled: &mut Settled) {
     hit(Mark::HandedOver);
     let now_us = env.lease_us;
     let claim_ms = if is_on(Mutant::P7NoClaim) { entry.lease_ms } else { entry.claim_ms.min(entry.lease_ms) };
@@ -138,6 +152,7 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
         since_us: now_us,
         length_ms: claim_ms,
         state: GrantState::Pushed,
+        units: entry.units,
         label: entry.label,
     };
     // Not at every hand-over: on a busy lock this is a write in a thousand.
@@ -157,5 +172,6 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
         event: Event::Granted,
     };
     resource.grants.add(grant);
-    Settled { rest: Rest::Done, handed_claim_ms: Some(claim_ms), deliveries: vec![message] }
+    settled.handed_claim_ms = settled.handed_claim_ms.max(Some(claim_ms));
+    settled.deliveries.push(message);
 }

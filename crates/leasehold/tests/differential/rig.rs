@@ -431,6 +431,7 @@ impl Rig {
                 seen_us: answer.now_us,
                 hears: Hears::Listens,
                 order: Order::Relaxed,
+                units: 1,
                 label: "many".into(),
                 range: 9,
             });

@@ -316,6 +316,7 @@ impl Rig {
                     length_ms: number("length_ms")?,
                     state: [GrantState::Pushed, GrantState::Held, GrantState::Revoked, GrantState::CoolingDown]
                         [state as usize],
+                    units: 1,
                     label: row.get("label")?,
                     range: number("range")?,
                 }),
@@ -325,7 +326,7 @@ impl Rig {
             let (lapses, queue) = (Vec::new(), [].into());
             Ok((
                 row.get::<_, i64>("id")?,
-                Resource { last, grants: grant.into(), released, lapses, queue, keep_until_us },
+                Resource { last, grants: grant.into(), released, lapses, queue, keep_until_us, ..Resource::default() },
             ))
         };
         let (id_, mut resource) = self.db.query_row(sql, [self.name.as_str()], row).optional().unwrap()?;
@@ -341,6 +342,7 @@ impl Rig {
                 seen_us: number("seen_us")?,
                 hears: if number("hears")? == 1 { Hears::Polls } else { Hears::Listens },
                 order: if number("strict")? == 1 { Order::Strict } else { Order::Relaxed },
+                units: 1,
                 label: row.get("label")?,
                 range: number("range")?,
             })

@@ -72,7 +72,8 @@ impl Record {
         let lapses = if lapsed == 0 { Vec::new() } else { lapses(db, id)? };
         let counted = (queue.len() as u64, lapses.len() as u64);
         sane(counted == (waiting.cast_unsigned(), lapsed.cast_unsigned()), "it counts other waiters than there are")?;
-        let resource = Resource { last, grants: grant.into(), released, lapses, queue, keep_until_us };
+        let grants = grant.into();
+        let resource = Resource { last, grants, released, lapses, queue, keep_until_us, ..Resource::default() };
         Ok(Self { id: Some(id), stamp, resource, seqs, before: None })
     }
 

@@ -54,6 +54,7 @@ pub(super) fn queue(db: &Connection, name: i64) -> Result<(VecDeque<Entry>, Hash
             seen_us: time(row, 9)?,
             hears: if flag(row, 10)? { Hears::Polls } else { Hears::Listens },
             order: if flag(row, 11)? { Order::Strict } else { Order::Relaxed },
+            units: 1,
             label: label(row, 12)?,
         };
         sane(seqs.insert(entry.id, row.get(1)?).is_none(), "somebody waits twice")?;
@@ -142,6 +143,7 @@ fn grant(row: &Row<'_>) -> Result<Grant, Bad> {
         since_us: time(row, 12)?,
         length_ms: length(row, 13)?,
         state,
+        units: 1,
         label: label(row, 15)?,
     })
 }
