@@ -14,7 +14,11 @@ use tokio::sync::oneshot;
 
 use super::hold::Hold;
 use super::local::queue::WaiterId;
-use super::machine::{Dropped, InFlight, Joined, Outgoing, Predecessor, ReleaseStep, Reply, Sending, Verdict};
+use super::machine::acquire::{self, Outgoing};
+use super::machine::guards::{self, ReleaseStep, Sending};
+use super::machine::release::accept_reply as accept_return;
+use super::machine::waiting::{self, Dropped, Joined};
+use super::machine::{InFlight, Predecessor, Reply, Verdict};
 use super::shared::Shared;
 use super::terms::{Terms, Wait};
 use super::transport::lane;
@@ -66,7 +70,7 @@ async fn join(
     (caller, verdict): Channel,
 ) -> Result<Verdict> {
     let runtime = shared.world.runtime();
-    match shared.with(|machine, now_us| machine.join((name, terms), (wait, caller), runtime, now_us)) {
+    match shared.with(|turn| waiting::join(turn, (name, terms), (wait, caller), runtime)) {
         Joined::Done(verdict) => Ok(verdict),
         // Boxed, like every future that asks the store: a thousand waiters touch a thousand futures in turn, and smaller
         // futures leave more of them in the cache.
@@ -97,7 +101,7 @@ async fn ask_alone(
 ) -> Result<Verdict> {
     let runtime = shared.world.runtime();
     let (counter, first, upkeep) =
-        shared.with(|machine, now_us| machine.begin((name, terms), (wait, caller), runtime, now_us))?;
+        shared.with(|turn| acquire::begin_for_caller(turn, (name, terms), (wait, caller), runtime))?;
     let mut waiting = Waiting { shared, waiter: None, sends: Some((counter, Dropped::Attempt)), verdict };
     lane::keep_up(shared, upkeep, None);
     match first {
@@ -117,9 +121,9 @@ async fn ask(name: &Name, mut first: Outgoing, number: u64, mut waiting: Waiting
     let request = async {
         let reply = send_in_order(shared, name, &mut first).await;
         let of = (name, first.id);
-        shared.with(|machine, now_us| {
-            machine.accept_acquire(of, &first.request, reply, now_us);
-            machine.ledger.effects.take_verdict(number)
+        shared.with(|turn| {
+            acquire::accept_reply(turn, of, &first.request, reply);
+            turn.ledger.effects.take_verdict(number)
         })
     };
     let (mut request, mut is_answered) = (pin!(request), false);
@@ -164,7 +168,7 @@ async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) 
             && let Poll::Ready(reply) = release.as_mut().poll(context)
         {
             unfinished.of = None;
-            shared.with(|machine, now_us| machine.accept_return(counter, &request, reply, now_us));
+            shared.with(|turn| accept_return(turn, counter, &request, reply));
         }
         acquire.as_mut().poll(context)
     })
@@ -184,7 +188,7 @@ fn send(shared: &Shared, name: &Name, op: &Op, request: &InFlight, guess: Guess)
 pub(crate) async fn release(shared: &Arc<Shared>, hold: &Arc<Hold>) -> Result<Released> {
     shared.check_usable()?;
     let runtime = shared.world.runtime();
-    let (sending, upkeep) = match shared.with(|machine, now_us| machine.release(hold, runtime, now_us)) {
+    let (sending, upkeep) = match shared.with(|turn| guards::release(turn, hold, runtime)) {
         ReleaseStep::HandedOn => return Ok(Released::Released),
         ReleaseStep::NotHeld => return Ok(Released::NotHeld),
         ReleaseStep::Send { sending, upkeep } => (sending, upkeep),
@@ -207,9 +211,9 @@ async fn release_to_store(
     let release = async {
         let (op, request) = release?;
         let reply = send(shared, &hold.name, &op, &request, guess).await;
-        shared.with(|machine, now_us| {
-            machine.accept_return(counter, &request, reply, now_us);
-            machine.ledger.effects.take_released(counter)
+        shared.with(|turn| {
+            accept_return(turn, counter, &request, reply);
+            turn.ledger.effects.take_released(counter)
         })
     };
     let (mut release, mut answer) = (pin!(release), answer);
@@ -253,7 +257,7 @@ fn ask_for_queue(shared: &Arc<Shared>, name: &Name, mut next: Outgoing) -> Pendi
         let reply = send_in_order(&shared, &name, &mut next).await;
         asking.of = None;
         let of = (&name, next.id);
-        shared.with(|machine, now_us| machine.accept_acquire(of, &next.request, reply, now_us));
+        shared.with(|turn| acquire::accept_reply(turn, of, &next.request, reply));
     })
 }
 
@@ -273,10 +277,10 @@ impl Drop for Waiting<'_> {
         if (waiter.is_none() && sends.is_none()) || !shared.is_ours() {
             return;
         }
-        let left = shared.with(|machine, now_us| {
-            let left = waiter.and_then(|waiter| machine.leave(waiter, now_us));
+        let left = shared.with(|turn| {
+            let left = waiter.and_then(|waiter| waiting::leave(turn, waiter));
             if let Some((counter, dropped)) = *sends {
-                machine.drop_request(counter, dropped, now_us);
+                waiting::drop_request(turn, counter, dropped);
             }
             left
         });
@@ -304,7 +308,7 @@ struct Unfinished<'a> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some((counter, dropped)) = self.of.filter(|_| self.shared.is_ours()) {
-            self.shared.with(|machine, now_us| machine.drop_request(counter, dropped, now_us));
+            self.shared.with(|turn| waiting::drop_request(turn, counter, dropped));
         }
     }
 }

@@ -38,8 +38,8 @@ use tokio::sync::oneshot;
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
-use self::machine::silent;
 pub(crate) use self::machine::{HandOver, Lanes};
+use self::machine::{close, contact, renew, silent};
 use self::shared::Shared;
 pub(crate) use self::terms::{Entry, QueueHint, Renewal, Terms, Wait};
 pub(crate) use self::transport::thread::Start;
@@ -81,7 +81,7 @@ impl Session {
         shared.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
         let is_open = lane::begin(&shared);
         is_ready.await.map_err(|_| Error::closed())??;
-        if shared.with(|machine, _| machine.home()).is_ok() {
+        if shared.with(|turn| contact::home(turn)).is_ok() {
             lane::await_open(&shared, is_open).await;
         }
         std::mem::forget(opening);
@@ -100,12 +100,12 @@ impl Session {
 
     /// Makes the lease of a hold as long as this, if it is renewed and was shorter: by a renewal, as soon as possible.
     pub(crate) fn lengthen(&self, hold: &Hold, lease_ms: u64) {
-        self.with(|machine, now_us| machine.lengthen(hold, lease_ms, now_us));
+        self.with(|turn| renew::lengthen(turn, hold, lease_ms));
     }
 
     /// Revokes a lease, by a request outside any attempt.
     pub(crate) async fn revoke(&self, name: &Name, op: Op) -> Result<Outcome> {
-        let guess = self.with(|machine, _| machine.ledger.names.guess(name));
+        let guess = self.with(|turn| turn.ledger.names.guess(name));
         let asking = self.exchange(|link| link.apply(name, &op, guess));
         let (answer, link, sent_us) = observe::call(Call::Revoke, name, asking).await?;
         self.note(name, &answer, &*link, sent_us);
@@ -114,7 +114,7 @@ impl Session {
 
     /// Notes what an answer outside any attempt says about the name.
     fn note(&self, name: &Name, answer: &Answer, link: &dyn Link, sent_us: u64) {
-        self.with(|machine, now_us| machine.note(name, answer, link, sent_us, now_us));
+        self.with(|turn| contact::note(turn, name, answer, link, sent_us));
     }
 
     /// Returns every name that has a record.
@@ -133,7 +133,7 @@ impl Session {
 
     /// Returns the holder and the number of waiters, and what each node of the store says by itself, if it has nodes.
     pub(crate) async fn inspect(&self, name: &Name) -> Result<(Inspection, Vec<NodeView>)> {
-        let guess = self.with(|machine, _| machine.ledger.names.guess(name));
+        let guess = self.with(|turn| turn.ledger.names.guess(name));
         let asking = self.exchange(|link| link.inspect(name, guess));
         let ((answer, nodes), link, sent_us) = observe::call(Call::Inspect, name, asking).await?;
         self.note(name, &answer, &*link, sent_us);
@@ -150,18 +150,18 @@ impl Session {
         ask: impl FnOnce(&dyn Link) -> Pending<Result<T, Fault>>,
     ) -> Result<(T, Arc<dyn Link>, u64)> {
         self.check_surely_usable()?;
-        let link = self.with(|machine, _| machine.home())?;
+        let link = self.with(|turn| contact::home(turn))?;
         let sent_us = self.world.now_us();
         match self.within(ANSWER_MAX_US, ask(&*link)).await {
             Some(Ok(answer)) => Ok((answer, link, sent_us)),
             Some(Err(Fault::Gone(error) | Fault::Undecided(error))) => Err(error.may_act()),
             Some(Err(Fault::Damaged(error))) => {
-                self.with(|machine, _| machine.server.links.doubt(&mut machine.ledger.agenda, &link));
+                self.with(|turn| contact::doubt(turn, &link));
                 Err(error.may_act())
             }
             Some(Err(Fault::Refused(error) | Fault::NoMemory(error))) => Err(error),
             None => {
-                self.with(|machine, _| machine.server.links.doubt(&mut machine.ledger.agenda, &link));
+                self.with(|turn| contact::doubt(turn, &link));
                 Err(self.store.silence().unwrap_or_else(silent).may_act())
             }
         }
@@ -178,9 +178,9 @@ impl Session {
             return Vec::new(); // The thread of the parent process would never signal.
         }
         let (signal, is_closed) = oneshot::channel();
-        self.with(|machine, _| machine.await_close(signal));
+        self.with(|turn| close::await_end(turn, signal));
         let _closed_or_too_late = self.within(GIVEN_BACK_WITHIN_US, is_closed).await;
-        self.with(|machine, _| machine.ledger.unreturned())
+        self.with(|turn| turn.ledger.unreturned())
     }
 
     /// Checks that the store has names of this kind, and that it can keep others out for the minimum hold, which may last

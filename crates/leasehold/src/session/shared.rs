@@ -9,7 +9,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::agenda::Thread;
 use super::hold::Hold;
-use super::machine::{HandOver, Lanes, Machine, Panicking};
+use super::machine::guards::{self, Panicking};
+use super::machine::{HandOver, Lanes, Machine, Turn, close};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::Store;
 use crate::sync::{Mutex, panicking};
@@ -53,12 +54,11 @@ impl Shared {
 
     /// Changes the machine at this moment. Then, without the lock, closes the connections that were given up, wakes the
     /// thread if something is due before its next turn, and notifies callers.
-    pub(crate) fn with<R>(&self, change: impl FnOnce(&mut Machine, u64) -> R) -> R {
+    pub(crate) fn with<R>(&self, change: impl FnOnce(&mut Turn<'_>) -> R) -> R {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
         // Read under the lock: the clock of the machine never runs backward.
         let now_us = self.world.now_us();
-        let result = change(&mut machine, now_us);
-        let (mut effects, thread) = machine.end_change(now_us);
+        let (result, mut effects, thread) = machine.change(now_us, change);
         drop(machine);
         effects.close_links();
         if thread == Thread::Wakes {
@@ -74,7 +74,7 @@ impl Shared {
             return; // The lease belongs to the parent process.
         }
         let panicking = if panicking() { Panicking::Yes } else { Panicking::No };
-        self.with(|machine, now_us| machine.drop_guard(hold, panicking, now_us));
+        self.with(|turn| guards::drop_guard(turn, hold, panicking));
     }
 
     /// Begins the end: callers get an error, and held leases are released in the background.
@@ -82,13 +82,13 @@ impl Shared {
         if !self.is_surely_ours() {
             return; // The leases are the parent's, and one of its threads may have held the lock at the fork.
         }
-        self.with(|machine, now_us| machine.begin_close(now_us));
+        self.with(close::begin);
         self.closing.notify_waiters();
     }
 
     /// Ends the session when its thread has ended.
     pub(crate) fn end(&self) {
-        self.with(|machine, _| machine.end());
+        self.with(close::end);
         self.closing.notify_waiters();
     }
 
@@ -99,7 +99,7 @@ impl Shared {
         }
         let mut closing = pin!(self.closing.notified());
         closing.as_mut().enable(); // From here on it gets the notification.
-        if self.with(|machine, _| machine.check_open().is_err()) {
+        if self.with(|turn| close::check_open(turn).is_err()) {
             return None;
         }
         tokio::select! {
@@ -115,7 +115,7 @@ impl Shared {
             return Some(future.await); // No thread keeps the time there, and nothing waits: every call is refused.
         }
         let (timer, fired) = oneshot::channel();
-        self.with(|machine, now_us| machine.set_timer(now_us.saturating_add(within_us), timer));
+        self.with(|turn| close::set_timer(turn, turn.now_us.saturating_add(within_us), timer));
         tokio::select! {
             biased;
             output = future => Some(output),
@@ -146,7 +146,7 @@ impl Shared {
 
     pub(crate) fn check_open(&self) -> Result<()> {
         self.check_surely_usable()?;
-        self.with(|machine, _| machine.check_open())
+        self.with(|turn| close::check_open(turn))
     }
 }
 

@@ -10,11 +10,14 @@ use leasehold_spec::limits::{QUEUE_MAX, RANGE_MAX, RUN_PASSES};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place};
+use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Claim, Phase, Requester};
+use super::close;
 use super::connections::{Reply, Route};
 use super::effects::Verdict;
 use super::grant::{Entering, Others, claim_first, end, enter};
+use super::lane::Upkeep;
 use super::ledger::HandOver;
 use super::names::WatchAction;
 use super::order::InFlight;
@@ -23,12 +26,13 @@ use super::release::{fail, finish, give_back, note_present, return_ghost};
 use super::replies::{await_repetition, give_lane_up, leave_to_thread, note};
 use super::turn::Turn;
 use crate::clock::Term;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostReason;
 use crate::observe::Event;
 use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Guess, Link};
+use crate::world::RuntimeId;
 
 /// The pause between two calls to all waiters of a name to re-check.
 const RALLY_US: u64 = 100_000;
@@ -42,9 +46,29 @@ pub(crate) struct Outgoing {
     pub(crate) predecessor: Predecessor,
 }
 
+/// Begins an attempt for one caller. Returns its counter, and the request for the caller to send, if it can.
+pub(crate) fn begin_for_caller(
+    turn: &mut Turn<'_>,
+    of: (&Name, &Arc<Terms>),
+    (wait, caller): (Wait, oneshot::Sender<Verdict>),
+    runtime: Option<RuntimeId>,
+) -> Result<(u64, Option<Outgoing>, Upkeep)> {
+    close::check_open(turn)?;
+    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now_us);
+    let link = match wait {
+        Wait::No => route.lane.clone().or_else(|| turn.server.links.home().cloned()),
+        _ => turn.server.links.way_in(route.lane.clone()),
+    };
+    let (counter, first) = begin(turn, of, (Requester::Caller(caller), wait), (link, &route));
+    if first.is_none() && wait == Wait::No {
+        fail(turn, counter, turn.server.links.away());
+    }
+    Ok((counter, first, upkeep))
+}
+
 /// Begins an attempt. It is registered before anything is sent, because its grant may come before the reply. Returns its
 /// counter, and what its caller sends on `link`. Without a connection the thread sends, after the inbox is proved (P11).
-pub(crate) fn begin(
+fn begin(
     turn: &mut Turn<'_>,
     (name, terms): (&Name, &Arc<Terms>),
     (requester, wait): (Requester, Wait),

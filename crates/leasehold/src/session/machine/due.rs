@@ -1,6 +1,7 @@
 //! The due requests: the one place that decides what the session's thread sends, and when.
 
 use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantId, Name, Op};
 
 use super::acquire::{self, begin_for_queue};
@@ -177,6 +178,23 @@ fn time_out(turn: &mut Turn<'_>, counter: u64) {
             fail(turn, counter, error);
         }
         _ => attempt.set_next(turn.now_us),
+    }
+}
+
+/// The thread sleeps until then, unless it is woken.
+pub(crate) fn sleep_until(turn: &mut Turn<'_>, until_us: u64) {
+    turn.server.contact.sleeps(until_us);
+    if !is_on(Mutant::P17LostWake) {
+        turn.ledger.agenda.plan(until_us);
+    }
+}
+
+/// The thread runs again: while it works, it sees every change at the end of its turn.
+pub(crate) fn woke(turn: &mut Turn<'_>) {
+    turn.server.contact.woke(turn.now_us);
+    turn.ledger.agenda.plan(0);
+    for timer in turn.ledger.agenda.take_fired(turn.now_us) {
+        turn.ledger.effects.signal(timer);
     }
 }
 

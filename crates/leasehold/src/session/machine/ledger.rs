@@ -13,6 +13,7 @@ use leasehold_spec::limits::look_floor_ms;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Name, Token};
+use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Holding, Phase, Reach, Requester, wait_ends_us};
 use super::effects::{Effects, Verdict};
@@ -43,6 +44,8 @@ pub(crate) struct Ledger {
     /// The leases that were released lately.
     pub(crate) releases: Releases,
     pub(crate) stage: Stage,
+    /// Callers of `close`, which wait until everything is returned.
+    pub(crate) close_waiters: Vec<oneshot::Sender<()>>,
     pub(crate) hand_over: HandOver,
 }
 
@@ -76,6 +79,7 @@ impl Ledger {
             effects: Effects::default(),
             releases: Releases::default(),
             stage: Stage::Open,
+            close_waiters: Vec::new(),
             hand_over,
         }
     }

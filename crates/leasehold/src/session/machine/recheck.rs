@@ -52,6 +52,7 @@ fn waiter_of(ledger: &Ledger, name: &Name) -> Option<u64> {
 
 /// Accepts the reply to a settle.
 pub(crate) fn accept_reply(turn: &mut Turn<'_>, name: &Name, request: &InFlight, reply: Reply) {
+    turn.ledger.agenda.end_requests(Kind::Settle, 1);
     match turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now_us) {
         Ok(answer) => {
             note(turn, name, &answer, request.sent_us);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::session::bounds::REOPEN_MAX_US;
-use crate::session::machine::Upkeep;
+use crate::session::machine::{Upkeep, contact};
 use crate::session::shared::Shared;
 
 /// Begins to open the lane while the session's thread opens its own connection: nothing is sent on either before both are
@@ -13,7 +13,7 @@ use crate::session::shared::Shared;
 /// open. Without a runtime there is no lane.
 pub(crate) fn begin(shared: &Arc<Shared>) -> oneshot::Receiver<()> {
     let runtime = shared.world.runtime();
-    let upkeep = shared.with(|machine, now_us| machine.want_lane(runtime, now_us));
+    let upkeep = shared.with(|turn| contact::want_lane(turn, runtime));
     let (opened, is_open) = oneshot::channel();
     keep_up(shared, upkeep, Some(opened));
     is_open
@@ -36,7 +36,7 @@ pub(crate) fn keep_up(shared: &Arc<Shared>, upkeep: Upkeep, opened: Option<onesh
             () = superseded => return,
         };
         if let Some(shared) = weak.upgrade() {
-            shared.with(|machine, now_us| machine.lane_opened(runtime, link, now_us));
+            shared.with(|turn| contact::lane_opened(turn, runtime, link));
         }
         drop(opened);
     };

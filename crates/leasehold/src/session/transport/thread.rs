@@ -19,7 +19,10 @@ use crate::error::{Error, ErrorKind};
 use crate::observe::{self, Event};
 use crate::session::agenda::window::Kind;
 use crate::session::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
-use crate::session::machine::{DueRequest, InFlight, Reply, for_now, silent};
+use crate::session::machine::due::{self, DueRequest};
+use crate::session::machine::{
+    InFlight, Reply, acquire, close, contact, for_now, recheck, release, renew, reserve, silent,
+};
 use crate::session::shared::Shared;
 use crate::store::{Fault, Inbox, Link, Progress};
 use crate::world::{Pending, World};
@@ -70,7 +73,7 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
         match meanwhile(&shared, opening).await.unwrap_or_else(unanswered) {
             Ok(link) => {
                 backoff_us = BACKOFF_MIN_US;
-                shared.with(|machine, now_us| machine.attached(Arc::clone(&link), now_us));
+                shared.with(|turn| contact::attached(turn, Arc::clone(&link)));
                 if std::mem::take(&mut is_lost) {
                     observe::emit(Event::StoreBack);
                 }
@@ -81,7 +84,7 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
                 if is_over(&shared) {
                     link.idle().await;
                 }
-                shared.with(|machine, _| machine.server.links.set_home(None));
+                shared.with(|turn| turn.server.links.set_home(None));
                 link.close();
                 is_lost = !is_over(&shared);
                 if is_lost {
@@ -94,7 +97,7 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
                     first.map(|ready| ready.send(Err(error)));
                     break;
                 }
-                shared.with(|machine, _| machine.server.links.trouble = Some(for_now(error)));
+                shared.with(|turn| turn.server.links.trouble = Some(for_now(error)));
                 // The caller of a lazy connect goes on now, and may ask for that trouble.
                 first.map(|ready| ready.send(Ok(())));
                 let pause = shared.world.sleep(Duration::from_micros(backoff_us));
@@ -122,7 +125,7 @@ impl Drop for EndOfThread {
 /// P11: connects with a handshake (role, run ID), asks for the time, attaches the inbox and proves it.
 async fn open(shared: &Arc<Shared>, id: SessionId) -> Result<Arc<dyn Link>, Error> {
     let link = shared.store.open().await?;
-    shared.with(|machine, _| machine.meet(link.run_id()));
+    shared.with(|turn| contact::meet(turn, link.run_id()));
     // Both at once, in this order. The moment of a message that comes before the reply to the first is not known: its grant
     // is claimed before it is entered.
     let attaching = link.attach(id, inbox(shared));
@@ -134,7 +137,7 @@ fn inbox(shared: &Arc<Shared>) -> Inbox {
     let shared = Arc::downgrade(shared);
     Arc::new(move |message| {
         if let Some(shared) = Weak::upgrade(&shared) {
-            shared.with(|machine, now_us| machine.accept_message(message, now_us));
+            shared.with(|turn| contact::accept_message(turn, message));
         }
     })
 }
@@ -145,11 +148,11 @@ async fn serve(shared: &Arc<Shared>, link: &Arc<dyn Link>) {
     let mut check_lane_us = asked_time_us + LANE_US;
     while !link.is_closed() && !is_over(shared) {
         let (requests, doubted, now_us) =
-            shared.with(|machine, now_us| (machine.due_requests(now_us), machine.server.links.take_doubted(), now_us));
+            shared.with(|turn| (due::due_requests(turn), turn.server.links.take_doubted(), turn.now_us));
         requests.into_iter().for_each(|request| send(shared, link, request));
         doubted.into_iter().for_each(|doubted| prove(shared, doubted));
         if check_lane_us <= now_us {
-            let progress = shared.with(|machine, now_us| machine.check_lane(now_us));
+            let progress = shared.with(contact::check_lane);
             check_lane_us = now_us + if progress == Progress::Waiting { LANE_AGAIN_US } else { LANE_US };
         }
         if now_us.saturating_sub(asked_time_us) > IDLE_US {
@@ -168,7 +171,7 @@ async fn meanwhile<T>(shared: &Arc<Shared>, work: impl Future<Output = T>) -> T 
             return output;
         }
         // A leave behind an acquire on the callers' connection: that one may still be up.
-        for request in shared.with(|machine, now_us| machine.due_requests(now_us)) {
+        for request in shared.with(due::due_requests) {
             if let DueRequest::Return { counter, name, op, request } = request {
                 send_return(shared, counter, (name, op, request));
             }
@@ -181,12 +184,12 @@ fn send(shared: &Arc<Shared>, link: &Arc<dyn Link>, request: DueRequest) {
         DueRequest::Return { counter, name, op, request } => send_return(shared, counter, (name, op, request)),
         DueRequest::Acquire { id, name, op, request } => {
             let sent = begun(apply(shared, &name, &op, &request));
-            shared.with(|machine, _| machine.ledger.acquire_is_sent(id.counter));
+            shared.with(|turn| turn.ledger.acquire_is_sent(id.counter));
             spawn(shared, |shared| async move {
                 let reply = sent.await;
-                shared.with(|machine, now_us| {
-                    machine.ledger.agenda.end_requests(Kind::Recheck, 1);
-                    machine.accept_acquire((&name, id), &request, reply, now_us);
+                shared.with(|turn| {
+                    turn.ledger.agenda.end_requests(Kind::Recheck, 1);
+                    acquire::accept_reply(turn, (&name, id), &request, reply);
                 });
             });
         }
@@ -194,21 +197,21 @@ fn send(shared: &Arc<Shared>, link: &Arc<dyn Link>, request: DueRequest) {
             let sent = begun(link.renew(&batch.renewals));
             spawn(shared, |shared| async move {
                 let replies = sent.await;
-                shared.with(|machine, now_us| machine.accept_renewals(&batch, replies, now_us));
+                shared.with(|turn| renew::accept_replies(turn, &batch, replies));
             });
         }
         DueRequest::Reserve(of) => {
             let sent = begun(apply(shared, &of.name, &of.op, &of.request));
             spawn(shared, |shared| async move {
                 let reply = sent.await;
-                shared.with(|machine, now_us| machine.accept_reserve(&of, reply, now_us));
+                shared.with(|turn| reserve::accept_reply(turn, &of, reply));
             });
         }
         DueRequest::Settle { name, request } => {
             let sent = begun(apply(shared, &name, &Op::Settle, &request));
             spawn(shared, |shared| async move {
                 let reply = sent.await;
-                shared.with(|machine, now_us| machine.accept_settle(&name, &request, reply, now_us));
+                shared.with(|turn| recheck::accept_reply(turn, &name, &request, reply));
             });
         }
     }
@@ -217,18 +220,18 @@ fn send(shared: &Arc<Shared>, link: &Arc<dyn Link>, request: DueRequest) {
 /// Sends a return. A caller that acquires the name waits until it is sent (`machine/precede.rs`).
 fn send_return(shared: &Arc<Shared>, counter: u64, (name, op, request): (Name, Op, InFlight)) {
     let sent = begun(apply(shared, &name, &op, &request));
-    shared.with(|machine, _| machine.ledger.return_is_sent(counter, request.serial));
+    shared.with(|turn| turn.ledger.return_is_sent(counter, request.serial));
     spawn(shared, |shared| async move {
         let reply = sent.await;
-        shared.with(|machine, now_us| {
-            machine.ledger.agenda.end_requests(Kind::Return, 1);
-            machine.accept_return(counter, &request, reply, now_us);
+        shared.with(|turn| {
+            turn.ledger.agenda.end_requests(Kind::Return, 1);
+            release::accept_reply(turn, counter, &request, reply);
         });
     });
 }
 
 fn apply(shared: &Shared, name: &Name, op: &Op, request: &InFlight) -> Pending<Reply> {
-    request.link.apply(name, op, shared.with(|machine, _| machine.ledger.names.guess(name)))
+    request.link.apply(name, op, shared.with(|turn| turn.ledger.names.guess(name)))
 }
 
 /// Polls a request once, so that later requests on its connection come after it, in whatever order tasks run. The poll is
@@ -247,18 +250,18 @@ fn begun<T: Send + 'static>(mut request: Pending<T>) -> Pending<T> {
 /// A connection on which other replies go on coming is not stalled: the ping waits behind them, at a server or in a process
 /// that is slow. On another connection all of it would be asked for once more, of a server that is not done with the first.
 fn prove(shared: &Arc<Shared>, link: Arc<dyn Link>) {
-    if !shared.with(|machine, _| machine.server.links.begin_proof(&link)) {
+    if !shared.with(|turn| turn.server.links.begin_proof(&link)) {
         return;
     }
     spawn(shared, |shared| async move {
         let begun_us = shared.world.now_us();
         let mut ping = pin!(ask_time(&shared, &link));
         let is_proved = loop {
-            let (within_us, before) = shared.with(|machine, _| machine.server.proof(&link));
+            let (within_us, before) = shared.with(|turn| turn.server.proof(&link));
             match race(&*shared.world, within_us, ping.as_mut()).await {
                 Some(answered) => break answered.is_ok(),
                 None if shared.world.now_us().saturating_sub(begun_us) > PROOF_MAX_US => break false,
-                None if shared.with(|machine, _| machine.server.proof(&link)).1 == before => break false,
+                None if shared.with(|turn| turn.server.proof(&link)).1 == before => break false,
                 None => {}
             }
         };
@@ -269,7 +272,7 @@ fn prove(shared: &Arc<Shared>, link: Arc<dyn Link>) {
             }
             link.close();
         }
-        shared.with(|machine, _| machine.end_proof(&link, is_proved));
+        shared.with(|turn| contact::end_proof(turn, &link, is_proved));
     });
 }
 
@@ -277,7 +280,7 @@ async fn ask_time(shared: &Arc<Shared>, link: &Arc<dyn Link>) -> Result<(), Faul
     let sent_us = shared.world.now_us();
     let server_us = link.ping().await?;
     let heard_us = shared.world.now_us();
-    shared.with(|machine, _| machine.note_ping(&**link, Sample { sent_us, heard_us, server_us }));
+    shared.with(|turn| contact::note_ping(turn, &**link, Sample { sent_us, heard_us, server_us }));
     Ok(())
 }
 
@@ -293,23 +296,23 @@ fn spawn<T: Future<Output = ()> + Send + 'static>(shared: &Arc<Shared>, task: im
 /// dropped meanwhile would be released too late by the shortest sleep. A request that could not be sent is never due at
 /// once (`Ledger::arm_after`).
 async fn sleep(shared: &Arc<Shared>, at_most_us: u64) {
-    let (for_us, until_us) = shared.with(|machine, now_us| {
-        let for_us = match machine.next_due_us().saturating_sub(now_us) {
+    let (for_us, until_us) = shared.with(|turn| {
+        let for_us = match due::next_due_us(turn).saturating_sub(turn.now_us) {
             0 => 0,
             later_us => later_us.clamp(PAUSE_US, at_most_us),
         };
-        machine.sleep_until(now_us + for_us);
-        (for_us, now_us + for_us)
+        due::sleep_until(turn, turn.now_us + for_us);
+        (for_us, turn.now_us + for_us)
     });
     if is_on(Mutant::P17LostWake) {
-        shared.with(|machine, _| machine.ledger.agenda.plan(until_us));
+        shared.with(|turn| turn.ledger.agenda.plan(until_us));
     }
     if for_us == 0 {
         step_aside().await;
     } else {
         first_of(pin!(shared.wake.notified()), shared.world.sleep(Duration::from_micros(for_us))).await;
     }
-    shared.with(|machine, now_us| machine.woke(now_us));
+    shared.with(due::woke);
 }
 
 /// Lets spawned tasks run, once.
@@ -326,7 +329,7 @@ async fn step_aside() {
 }
 
 fn is_over(shared: &Arc<Shared>) -> bool {
-    shared.with(|machine, _| machine.is_over())
+    shared.with(|turn| close::is_over(turn))
 }
 
 async fn race<T>(world: &dyn World, within_us: u64, work: impl Future<Output = T>) -> Option<T> {

@@ -1,0 +1,120 @@
+//! The contact with the store: messages, connections that come and go, and requests outside any attempt.
+
+use std::sync::Arc;
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Answer, Name};
+
+use super::attempt::Shortened;
+use super::connections::for_now;
+use super::lane::Upkeep;
+use super::ledger::Stage;
+use super::turn::Turn;
+use super::{close, grant, release, replies};
+use crate::clock::Sample;
+use crate::error::Result;
+use crate::store::{Link, Message, Progress};
+use crate::world::RuntimeId;
+
+/// Accepts a message of the inbox.
+pub(crate) fn accept_message(turn: &mut Turn<'_>, message: Message) {
+    match message {
+        Message::Delivery(name, delivery) => grant::accept_message(turn, &name, &delivery),
+        Message::Shortened { id, token, until_us, since_us } => {
+            grant::shorten(turn, id, Shortened { token, until_us, since_us });
+        }
+        Message::Look(name) => turn.ledger.recheck_in(&name, turn.now_us, 0),
+        Message::Ending { name, at_us } => {
+            turn.ledger.recheck_in(&name, turn.now_us, at_us.saturating_sub(turn.now_us));
+        }
+        Message::LookAtAll => wake_all(turn),
+        Message::Detached => turn.ledger.agenda.wake(),
+    }
+}
+
+/// Makes every attempt re-check, renew or repeat its request at once.
+fn wake_all(turn: &mut Turn<'_>) {
+    for counter in turn.ledger.counters() {
+        turn.ledger.set_next(counter, turn.now_us);
+        turn.arm(counter);
+    }
+}
+
+/// A new connection leads to this run of the store.
+pub(crate) fn meet(turn: &mut Turn<'_>, run_id: &str) {
+    turn.server.meet(turn.ledger, run_id);
+}
+
+/// The inbox is proved on a new connection: every attempt asks again (P11, P13).
+pub(crate) fn attached(turn: &mut Turn<'_>, link: Arc<dyn Link>) {
+    if turn.server.links.take_new_run() {
+        release::repeat_releases(turn);
+    }
+    turn.server.links.set_home(Some(link));
+    if !is_on(Mutant::P15NoResync) {
+        wake_all(turn);
+    }
+}
+
+/// Returns the session's own connection, for a request outside any attempt.
+pub(crate) fn home(turn: &Turn<'_>) -> Result<Arc<dyn Link>> {
+    close::check_open(turn)?;
+    turn.server.links.home().cloned().ok_or_else(|| turn.server.links.away())
+}
+
+/// Notes the reply to a request outside any attempt.
+pub(crate) fn note(turn: &mut Turn<'_>, name: &Name, answer: &Answer, link: &dyn Link, sent_us: u64) {
+    if turn.server.links.is_of_this_run(link) {
+        replies::note(turn, name, answer, sent_us);
+    }
+}
+
+/// A connection left a request unanswered: the thread pings it.
+pub(crate) fn doubt(turn: &mut Turn<'_>, link: &Arc<dyn Link>) {
+    turn.server.links.doubt(&mut turn.ledger.agenda, link);
+}
+
+/// Notes the reply to a ping.
+pub(crate) fn note_ping(turn: &mut Turn<'_>, link: &dyn Link, sample: Sample) {
+    if turn.server.links.is_of_this_run(link) {
+        turn.server.contact.replied(sample.heard_us);
+        turn.server.note_sample(turn.ledger, sample);
+    }
+}
+
+/// A ping has ended. If it failed, the thread replaces the connection.
+pub(crate) fn end_proof(turn: &mut Turn<'_>, link: &Arc<dyn Link>, is_proved: bool) {
+    turn.server.links.end_proof(link);
+    if !is_proved {
+        turn.ledger.agenda.wake();
+    }
+}
+
+/// Wants the lane for a caller on this runtime: the answer says what to do for it.
+pub(crate) fn want_lane(turn: &mut Turn<'_>, runtime: Option<RuntimeId>) -> Upkeep {
+    turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now_us).1
+}
+
+/// Takes in the lane that a task has opened, or why it could not.
+pub(crate) fn lane_opened(turn: &mut Turn<'_>, runtime: RuntimeId, opened: Result<Arc<dyn Link>>) {
+    let links = &mut turn.server.links;
+    match opened {
+        Ok(link) if turn.ledger.stage == Stage::Closed => link.close(), // Nobody would ever close it.
+        Ok(link) => links.lane.opened(runtime, Ok(link), turn.now_us),
+        Err(error) => {
+            if !links.lane.is_open() {
+                links.trouble = Some(for_now(error));
+            }
+            links.lane.opened(runtime, Err(()), turn.now_us);
+        }
+    }
+}
+
+/// Gives the lane up if its runtime does not drive it. Returns what was found.
+pub(crate) fn check_lane(turn: &mut Turn<'_>) -> Progress {
+    let progress = turn.server.links.lane.progress();
+    if progress == Progress::Stalled && !is_on(Mutant::P17LaneStandsStill) {
+        replies::give_lane_up(turn);
+    }
+    progress
+}
