@@ -7,7 +7,7 @@ fn conforms(backend: Backend, unsupported: usize) {
 }
 
 fn conforms_with(backend: Backend, hand_over: HandOver, unsupported: usize) {
-    // Runs one cell alone: LEASEHOLD_CELL=Lock/New
+    // Runs one cell alone: LEASEHOLD_CELL=Mutex/Tasks/Lock/New
     let only = std::env::var("LEASEHOLD_CELL").ok();
     let report = run(backend, hand_over, |cell| only.as_ref().is_none_or(|only| cell.to_string() == *only));
     println!("{report}");

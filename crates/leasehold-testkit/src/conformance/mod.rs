@@ -15,7 +15,7 @@
 //!
 //! | part | cells | content |
 //! |---|---|---|
-//! | `faces` | [`Face`] × [`Call`] × [`Situation`] | what each call does to a name in each state, from tasks and from threads |
+//! | `faces` | [`Primitive`] × [`Face`] × [`Call`] × [`Situation`] | what each call does to a name in each state, from tasks and from threads |
 //! | `leases` | [`Kind`] × [`Aspect`] | how long a lease lasts, and how it ends |
 //! | `inputs` | [`Input`] | inputs that are refused, and inputs that are just accepted |
 //! | `laws` | [`Law`] | properties over many calls: order, exclusion, tokens, loss |
@@ -47,7 +47,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 pub use backend::{Backend, HandOver, Running, Silence};
-pub use faces::{Call, Face, Situation};
+pub use faces::{Call, Face, Primitive, Situation};
 pub use inputs::Input;
 pub use laws::Law;
 pub use leases::{Aspect, Kind};
@@ -60,8 +60,8 @@ use crate::times as timed;
 /// One cell of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cell {
-    /// A call in a situation, by one face.
-    Face(Face, Call, Situation),
+    /// A call in a situation, by one face of a primitive.
+    Face(Primitive, Face, Call, Situation),
     /// An aspect of a kind of lease.
     Lease(Kind, Aspect),
     /// An input that is refused, or just accepted.
@@ -107,7 +107,8 @@ impl Cell {
     #[must_use]
     pub fn all() -> Vec<Self> {
         let calls = || Call::ALL.iter().flat_map(|call| Situation::ALL.iter().map(move |at| (*call, *at)));
-        let faces = Face::ALL.iter().flat_map(|face| calls().map(|(call, at)| Self::Face(*face, call, at)));
+        let faces = Primitive::ALL.iter().flat_map(|of| Face::ALL.iter().map(move |face| (*of, *face)));
+        let faces = faces.flat_map(|(of, face)| calls().map(move |(call, at)| Self::Face(of, face, call, at)));
         let leases = Kind::ALL.iter().flat_map(|kind| Aspect::ALL.iter().map(|aspect| Self::Lease(*kind, *aspect)));
         let inputs = Input::ALL.iter().copied().map(Self::Input);
         let laws = Law::ALL.iter().copied().map(Self::Law);
@@ -120,12 +121,20 @@ impl Cell {
     /// Returns how many cells exist according to the enums, whichever were run.
     #[must_use]
     pub fn count() -> usize {
-        Face::ALL.len() * Call::ALL.len() * Situation::ALL.len()
+        Primitive::ALL.len() * Face::ALL.len() * Call::ALL.len() * Situation::ALL.len()
             + Kind::ALL.len() * Aspect::ALL.len()
             + Input::ALL.len()
             + Law::ALL.len()
             + timed::Call::ALL.len() * timed::Place::ALL.len()
             + Rule::ALL.len()
+    }
+
+    /// Returns the primitive of the cell's name.
+    const fn primitive(self) -> Primitive {
+        match self {
+            Self::Face(primitive, ..) => primitive,
+            Self::Lease(..) | Self::Input(_) | Self::Law(_) | Self::Time(..) | Self::Rule(_) => Primitive::Mutex,
+        }
     }
 
     async fn run(self, running: Arc<Running>) -> Verdict {
@@ -134,7 +143,7 @@ impl Cell {
         }
         let stage = Stage::new(running, self);
         let verdict = match self {
-            Self::Face(face, call, at) => faces::run(face, call, at, &stage).await,
+            Self::Face(primitive, face, call, at) => faces::run(primitive, face, call, at, &stage).await,
             Self::Lease(kind, aspect) => leases::run(kind, aspect, &stage).await,
             Self::Input(input) => inputs::run(input, &stage).await,
             Self::Law(law) => laws::run(law, &stage).await,
@@ -149,7 +158,7 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Face(face, call, at) => write!(f, "{face:?}/{call:?}/{at:?}"),
+            Self::Face(primitive, face, call, at) => write!(f, "{primitive:?}/{face:?}/{call:?}/{at:?}"),
             Self::Lease(kind, aspect) => write!(f, "{kind:?}/{aspect:?}"),
             Self::Input(input) => write!(f, "{input:?}"),
             Self::Law(law) => write!(f, "{law:?}"),

@@ -9,7 +9,7 @@ use leasehold_spec::limits;
 use tokio::sync::watch;
 
 use super::late::Late;
-use super::{Backend, Cell, HandOver, Running};
+use super::{Backend, Cell, HandOver, Primitive, Running};
 
 /// The time limit of everything that is to happen, on a machine that has ten other things to do. (The slowest is a crowd
 /// of threads that must all have had a turn: a second or two, with TLS and an unoptimized build.)
@@ -20,13 +20,15 @@ const LOOK: Duration = Duration::from_millis(2);
 pub(super) struct Stage {
     running: Arc<Running>,
     name: String,
+    primitive: Primitive,
     clients: Mutex<Vec<Leasehold>>,
     blocking: Mutex<Vec<blocking::Leasehold>>,
 }
 
 impl Stage {
     pub(super) fn new(running: Arc<Running>, cell: Cell) -> Self {
-        Self { running, name: cell.to_string(), clients: Mutex::default(), blocking: Mutex::default() }
+        let (clients, blocking) = (Mutex::default(), Mutex::default());
+        Self { running, name: cell.to_string(), primitive: cell.primitive(), clients, blocking }
     }
 
     pub(super) fn running(&self) -> &Running {
@@ -117,7 +119,7 @@ impl Stage {
     }
 
     pub(super) async fn inspect(&self, client: &Leasehold) -> Inspection {
-        client.mutex(&self.name).inspect().await.expect("an answer")
+        self.primitive.inspect(client, &self.name).await
     }
 
     /// Waits until the cell's name has this many waiters.

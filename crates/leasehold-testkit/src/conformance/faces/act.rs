@@ -5,16 +5,16 @@ use std::time::{Duration, Instant};
 use leasehold::blocking::Canceller;
 use leasehold::{Error, ErrorKind, LostReason, Released, Revoked, Token};
 
-use super::party::{Held, Lock};
 use super::scene::{Scene, Stands};
+use super::subject::{Client, Held, Subject};
 use super::{Call, Expect};
-use crate::conformance::stage::{SOON, Stage, eventually, release, soon};
+use crate::conformance::stage::{SOON, Stage, eventually, soon};
 
 /// Too short for the holder to release.
 const SHORT: Duration = Duration::from_millis(50);
 const GRACE: Duration = Duration::from_secs(5);
 
-pub(super) async fn act(call: Call, expected: Expect, mut scene: Scene, stage: &Stage) {
+pub(super) async fn act<S: Subject>(call: Call, expected: Expect, mut scene: Scene<S>, stage: &Stage) {
     match call {
         Call::Lock | Call::TryLock | Call::TryLockFor | Call::Run | Call::LockOrCancel => {
             acquire(call, expected, scene, stage).await;
@@ -44,45 +44,45 @@ pub(super) async fn act(call: Call, expected: Expect, mut scene: Scene, stage: &
 }
 
 /// Acquires by any call. Returns the token of the grant and the guard, if there is one; `None` if it was not granted.
-async fn take(call: Call, mutex: &Lock, wait: Duration) -> Result<Option<(Token, Option<Held>)>, Error> {
-    let kept = |guard: Held| (guard.token(), Some(guard));
+async fn take<S: Subject>(call: Call, subject: &S, wait: Duration) -> Result<Option<(Token, Option<S::Held>)>, Error> {
+    let kept = |guard: S::Held| (guard.token(), Some(guard));
     match call {
-        Call::Lock => mutex.lock().await.map(kept).map(Some),
-        Call::TryLock => Ok(mutex.try_lock().await?.map(kept)),
-        Call::TryLockFor => Ok(mutex.try_lock_for(wait).await?.map(kept)),
-        Call::Run => Ok(Some((mutex.run().await?, None))),
-        Call::LockOrCancel => Ok(mutex.lock_or_cancel(&Canceller::new()).await?.map(kept)),
+        Call::Lock => subject.acquire().await.map(kept).map(Some),
+        Call::TryLock => Ok(subject.try_acquire().await?.map(kept)),
+        Call::TryLockFor => Ok(subject.try_acquire_for(wait).await?.map(kept)),
+        Call::Run => Ok(Some((subject.run().await?, None))),
+        Call::LockOrCancel => Ok(subject.acquire_or_cancel(&Canceller::new()).await?.map(kept)),
         Call::Inspect | Call::Revoke | Call::Release | Call::Drop | Call::Close => {
-            unreachable!("{call:?} takes no lock")
+            unreachable!("{call:?} acquires nothing")
         }
     }
 }
 
-async fn acquire(call: Call, expected: Expect, scene: Scene, stage: &Stage) {
+async fn acquire<S: Subject>(call: Call, expected: Expect, scene: Scene<S>, stage: &Stage) {
     match expected {
         Expect::Granted => {
-            let taken = soon("it is granted", take(call, &scene.mutex, SOON)).await.expect("an answer");
+            let taken = soon("it is granted", take(call, &scene.subject, SOON)).await.expect("an answer");
             granted(taken.expect("free"), scene.top(), &scene, stage).await;
         }
         Expect::Busy => {
             let before = stage.inspect(&scene.witness).await.waiters;
-            assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "another client holds");
+            assert!(take(call, &scene.subject, SHORT).await.expect("an answer").is_none(), "another client holds");
             assert_eq!(stage.inspect(&scene.witness).await.waiters, before, "it did not queue");
         }
         Expect::InTurn => in_turn(call, scene, stage).await,
         Expect::ReEnters => re_enters(call, scene, stage).await,
         Expect::Shares => shares(call, scene, stage).await,
-        Expect::Refuses(kind) => refused(kind, take(call, &scene.mutex, SHORT).await.err()),
+        Expect::Refuses(kind) => refused(kind, take(call, &scene.subject, SHORT).await.err()),
         other => unreachable!("{other:?} is no answer to {call:?}"),
     }
 }
 
-async fn in_turn(call: Call, mut scene: Scene, stage: &Stage) {
+async fn in_turn<S: Subject>(call: Call, mut scene: Scene<S>, stage: &Stage) {
     let before = stage.inspect(&scene.witness).await.waiters;
     in_vain(call, &scene).await;
     stage.waiters(&scene.witness, before).await;
-    let mutex = scene.mutex.clone();
-    let waiting = tokio::spawn(async move { take(call, &mutex, SOON).await });
+    let subject = scene.subject.clone();
+    let waiting = tokio::spawn(async move { take(call, &subject, SOON).await });
     match scene.stands {
         Stands::InQueue => stage.waiters(&scene.witness, before + 1).await,
         Stands::InLine => {
@@ -105,16 +105,16 @@ async fn in_turn(call: Call, mut scene: Scene, stage: &Stage) {
 }
 
 /// A wait that ends before the holder releases, where the call can end.
-async fn in_vain(call: Call, scene: &Scene) {
+async fn in_vain<S: Subject>(call: Call, scene: &Scene<S>) {
     if call == Call::TryLockFor {
         let begun = Instant::now();
-        assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "somebody else holds");
+        assert!(take(call, &scene.subject, SHORT).await.expect("an answer").is_none(), "somebody else holds");
         assert!(begun.elapsed() >= SHORT, "it waited as long as requested: {:?}", begun.elapsed());
     }
     if call == Call::LockOrCancel {
-        let (mutex, stop) = (scene.mutex.clone(), Canceller::new());
+        let (subject, stop) = (scene.subject.clone(), Canceller::new());
         let stops = stop.clone();
-        let waiting = tokio::spawn(async move { mutex.lock_or_cancel(&stops).await });
+        let waiting = tokio::spawn(async move { subject.acquire_or_cancel(&stops).await });
         tokio::time::sleep(SHORT).await;
         assert!(!waiting.is_finished(), "somebody else holds");
         stop.cancel();
@@ -124,9 +124,9 @@ async fn in_vain(call: Call, scene: &Scene) {
 }
 
 /// A further guard of the same grant, without any other change in the store.
-async fn re_enters(call: Call, mut scene: Scene, stage: &Stage) {
+async fn re_enters<S: Subject>(call: Call, mut scene: Scene<S>, stage: &Stage) {
     let outer = scene.guard.take().expect("its owner holds");
-    let (token, inner) = take(call, &scene.mutex, SHORT).await.expect("an answer").expect("it re-enters");
+    let (token, inner) = take(call, &scene.subject, SHORT).await.expect("an answer").expect("it re-enters");
     assert_eq!(token, outer.token(), "one grant, one token");
     if let Some(inner) = inner {
         assert_eq!((inner.check(), inner.name()), (Ok(token), stage.name()));
@@ -135,7 +135,7 @@ async fn re_enters(call: Call, mut scene: Scene, stage: &Stage) {
     assert_eq!(outer.check(), Ok(token), "an inner guard gives nothing back");
     let seen = stage.inspect(&scene.witness).await;
     assert_eq!((seen.holder.expect("it holds").token, seen.waiters), (token, 0));
-    let (inner, last) = (outer, scene.mutex.lock().await.expect("it re-enters"));
+    let (inner, last) = (outer, scene.subject.acquire().await.expect("it re-enters"));
     drop(inner);
     assert_eq!(stage.inspect(&scene.witness).await.holder.expect("it holds").token, token);
     assert_eq!(last.release().await, Released::Released);
@@ -143,10 +143,10 @@ async fn re_enters(call: Call, mut scene: Scene, stage: &Stage) {
 }
 
 /// The call waits for the other waiter of its owner, whose place in the queue serves both.
-async fn shares(call: Call, mut scene: Scene, stage: &Stage) {
+async fn shares<S: Subject>(call: Call, mut scene: Scene<S>, stage: &Stage) {
     in_vain(call, &scene).await;
-    let mutex = scene.mutex.clone();
-    let waiting = tokio::spawn(async move { take(call, &mutex, SOON).await });
+    let subject = scene.subject.clone();
+    let waiting = tokio::spawn(async move { take(call, &subject, SOON).await });
     tokio::time::sleep(SHORT).await;
     assert!(!waiting.is_finished(), "somebody else holds");
     assert_eq!(stage.inspect(&scene.witness).await.waiters, 1, "one of them stands there for both");
@@ -164,7 +164,12 @@ async fn shares(call: Call, mut scene: Scene, stage: &Stage) {
     given_back(Expect::GivesBack, scene, stage).await;
 }
 
-async fn granted((token, guard): (Token, Option<Held>), top: Option<Token>, scene: &Scene, stage: &Stage) {
+async fn granted<S: Subject>(
+    (token, guard): (Token, Option<S::Held>),
+    top: Option<Token>,
+    scene: &Scene<S>,
+    stage: &Stage,
+) {
     assert!(Some(token) > top, "tokens rise: {token:?} after {top:?}");
     if let Some(guard) = guard {
         assert_eq!(guard.check(), Ok(token));
@@ -181,8 +186,8 @@ async fn granted((token, guard): (Token, Option<Held>), top: Option<Token>, scen
     assert_eq!(stage.inspect(&scene.witness).await.holder, None, "it was given back");
 }
 
-async fn inspect(expected: Expect, scene: &Scene) {
-    let seen = scene.mutex.inspect().await;
+async fn inspect<S: Subject>(expected: Expect, scene: &Scene<S>) {
+    let seen = scene.subject.inspect().await;
     if let Expect::Refuses(kind) = expected {
         return refused(kind, seen.err());
     }
@@ -210,13 +215,13 @@ fn waiters(expected: Expect) -> usize {
     }
 }
 
-fn guard_is_callers(scene: &Scene) -> bool {
+fn guard_is_callers<S: Subject>(scene: &Scene<S>) -> bool {
     scene.seen.as_ref().is_some_and(|holder| holder.label == "caller")
 }
 
-async fn revoke(expected: Expect, mut scene: Scene, stage: &Stage) {
+async fn revoke<S: Subject>(expected: Expect, mut scene: Scene<S>, stage: &Stage) {
     let holder = scene.seen.clone().expect("somebody was seen");
-    let answer = scene.mutex.revoke(&holder, GRACE).await;
+    let answer = scene.subject.revoke(&holder, GRACE).await;
     match expected {
         Expect::Refuses(kind) => refused(kind, answer.err()),
         Expect::NotHeld => assert_eq!(answer.expect("an answer"), Revoked::NotHeld),
@@ -236,7 +241,7 @@ async fn revoke(expected: Expect, mut scene: Scene, stage: &Stage) {
     }
 }
 
-async fn given_back(expected: Expect, mut scene: Scene, stage: &Stage) {
+async fn given_back<S: Subject>(expected: Expect, mut scene: Scene<S>, stage: &Stage) {
     let top = scene.seen.as_ref().map(|holder| holder.token);
     if expected == Expect::HandsOver {
         let next = scene.turn("the next one is granted").await;
@@ -244,21 +249,21 @@ async fn given_back(expected: Expect, mut scene: Scene, stage: &Stage) {
         assert_eq!(next.release().await, Released::Released);
     }
     eventually("nobody holds", async || stage.inspect(&scene.witness).await.holder.is_none()).await;
-    let next = scene.witness.mutex(stage.name()).try_lock().await.expect("an answer").expect("free");
+    let next = S::OfTasks::of(&scene.witness, stage.name()).try_acquire().await.expect("an answer").expect("free");
     assert!(Some(next.token()) > top, "tokens rise");
-    release(next).await;
+    assert_eq!(next.release().await, Released::Released);
 }
 
-async fn close(expected: Expect, scene: Scene, stage: &Stage) {
+async fn close<S: Subject>(expected: Expect, scene: Scene<S>, stage: &Stage) {
     let before = stage.inspect(&scene.witness).await;
     let guard = scene.guard.as_ref();
-    let was_valid = guard.is_some_and(Held::is_valid);
+    let was_valid = guard.is_some_and(S::Held::is_valid);
     let closed = scene.holding.clone().close().await;
     assert!(closed.unconfirmed().is_empty(), "{closed:?}");
     if expected == Expect::Nothing {
         let after = stage.inspect(&scene.witness).await;
         assert_eq!(after.holder.map(|holder| holder.token), before.holder.map(|holder| holder.token));
-        assert_eq!(guard.map(Held::is_valid), guard.map(|_| was_valid), "nobody else is disturbed");
+        assert_eq!(guard.map(S::Held::is_valid), guard.map(|_| was_valid), "nobody else is disturbed");
         return;
     }
     let guard = guard.expect("somebody held");

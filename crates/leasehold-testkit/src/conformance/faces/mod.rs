@@ -1,13 +1,25 @@
 //! The effect of each call on a name in each state.
 
 mod act;
-mod party;
+mod mutex;
 mod scene;
+mod subject;
 
-use leasehold::ErrorKind;
+use leasehold::{ErrorKind, Inspection, Leasehold, Mutex, blocking};
+
+use subject::Subject;
 
 use super::Verdict;
 use super::stage::Stage;
+
+dimension! {
+    /// A synchronizer. Each has a file that gives its calls ([`Subject`]), and the state that a caller meets in each
+    /// situation. A new one needs such a file, a row here, and its laws.
+    Primitive {
+        /// `Mutex`
+        Mutex,
+    }
+}
 
 dimension! {
     /// The face that the caller uses.
@@ -20,23 +32,23 @@ dimension! {
 }
 
 dimension! {
-    /// A call of the faces.
+    /// A call of the faces. The mutex gives the names.
     Call {
-        /// `Mutex::lock`
+        /// Waits until it is granted: `Mutex::lock`.
         Lock,
-        /// `Mutex::try_lock`
+        /// Does not wait: `Mutex::try_lock`.
         TryLock,
-        /// `Mutex::try_lock_for`
+        /// Waits for some time: `Mutex::try_lock_for`.
         TryLockFor,
-        /// `Mutex::run`
+        /// Works under the grant: `Mutex::run`.
         Run,
-        /// `Mutex::lock_or_cancel`
+        /// Waits until it is granted or cancelled: `Mutex::lock_or_cancel`.
         LockOrCancel,
-        /// `Mutex::inspect`
+        /// Shows the holder and the queue: `Mutex::inspect`.
         Inspect,
-        /// `Mutex::revoke`, of the holder that was seen.
+        /// Revokes the grant of the holder that was seen: `Mutex::revoke`.
         Revoke,
-        /// `Guard::release`, by the holder.
+        /// Releases, by the holder: `Guard::release`.
         Release,
         /// Dropping the holder's guard.
         Drop,
@@ -46,11 +58,12 @@ dimension! {
 }
 
 dimension! {
-    /// The state of the name, and who the caller is.
+    /// The state of the name, and who the caller is. Each holder has a take that excludes that of the caller
+    /// (`Subject::excluding`), except for the holder that is the caller's own owner: that one has the caller's take.
     Situation {
-        /// Nobody has ever locked it.
+        /// Nobody has ever held it.
         New,
-        /// It was locked, and released.
+        /// It was held, and released.
         Free,
         /// The caller's own client holds. It does not re-enter without an owner.
         HeldBySelf,
@@ -81,12 +94,32 @@ dimension! {
     }
 }
 
+/// The obstacle that a caller meets, if it acquires in a situation. Primitives differ in this: a take is compatible
+/// with some holders, and excluded by others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meets {
+    /// Nothing that excludes its take.
+    Nothing,
+    /// A holder that excludes its take, or earlier waiters.
+    Exclusion,
+    /// A grant of its owner, which it re-enters.
+    OwnGrant,
+    /// A waiter of its owner.
+    OwnWaiter,
+    /// A lost grant of its owner, whose guard still exists.
+    OwnLoss,
+    /// Its name or lease is refused.
+    BadInput,
+    /// Its client was closed.
+    ClosedClient,
+}
+
 /// The expected result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
-    /// The lock, at once.
+    /// The grant, at once.
     Granted,
-    /// Nothing while another client holds; the lock once everybody before has released.
+    /// Nothing while another client holds; the grant once everybody before has released.
     InTurn,
     /// `None`.
     Busy,
@@ -117,12 +150,41 @@ enum Expect {
 }
 
 const NO_GUARD: Expect = Expect::NotApplicable("nobody has a guard to give back");
-const NO_FUTURE: Expect = Expect::NotApplicable("a task's wait is cancelled by dropping its future");
 const NO_NAME: Expect = Expect::NotApplicable("closing names nothing");
 const NOT_ITS: Expect = Expect::NotApplicable("the holder's own name, lease and client are fine: as HeldByOther");
 
 #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
-fn expect(face: Face, call: Call, at: Situation) -> Expect {
+impl Primitive {
+    /// Inspects a name of this primitive.
+    pub(super) async fn inspect(self, client: &Leasehold, name: &str) -> Inspection {
+        match self {
+            Self::Mutex => client.mutex(name).inspect().await,
+        }
+        .expect("an answer")
+    }
+
+    fn meets(self, at: Situation) -> Meets {
+        match self {
+            Self::Mutex => mutex::meets(at),
+        }
+    }
+
+    fn lacks(self, face: Face, call: Call) -> Option<&'static str> {
+        match self {
+            Self::Mutex => mutex::lacks(face, call),
+        }
+    }
+
+    async fn play(self, face: Face, call: Call, (at, expected): (Situation, Expect), stage: &Stage) {
+        match (self, face) {
+            (Self::Mutex, Face::Tasks) => play::<Mutex>(call, (at, expected), stage).await,
+            (Self::Mutex, Face::Threads) => play::<blocking::Mutex>(call, (at, expected), stage).await,
+        }
+    }
+}
+
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
+fn expect(primitive: Primitive, face: Face, call: Call, at: Situation) -> Expect {
     use Expect::{
         Busy, GivesBack, Granted, HandsOver, InTurn, NotApplicable, NotHeld, Nothing, ReEnters, Refuses, Revokes,
         Shares, ShowsHolder, ShowsNobody, ShowsRevoked,
@@ -131,26 +193,19 @@ fn expect(face: Face, call: Call, at: Situation) -> Expect {
         BadLease, BadName, CancelledWaiter, Closed, Free, HeldAndQueued, HeldByOther, HeldByOtherOwner, HeldByOwner,
         HeldBySelf, Lapsed, LostByOwner, New, OwnerWaits, Revoked,
     };
+    if let Some(why) = primitive.lacks(face, call) {
+        return NotApplicable(why);
+    }
     match call {
-        Call::LockOrCancel if face == Face::Tasks => NO_FUTURE,
-        Call::Lock | Call::TryLockFor | Call::Run | Call::LockOrCancel => match at {
-            New | Free | Lapsed => Granted,
-            HeldBySelf | HeldByOtherOwner | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter => InTurn,
-            HeldByOwner => ReEnters,
-            OwnerWaits => Shares,
-            LostByOwner => Refuses(ErrorKind::Lost),
-            BadName | BadLease => Refuses(ErrorKind::Invalid),
-            Closed => Refuses(ErrorKind::Closed),
-        },
-        Call::TryLock => match at {
-            New | Free | Lapsed => Granted,
-            HeldBySelf | HeldByOtherOwner | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter | OwnerWaits => {
-                Busy
-            }
-            HeldByOwner => ReEnters,
-            LostByOwner => Refuses(ErrorKind::Lost),
-            BadName | BadLease => Refuses(ErrorKind::Invalid),
-            Closed => Refuses(ErrorKind::Closed),
+        Call::Lock | Call::TryLock | Call::TryLockFor | Call::Run | Call::LockOrCancel => match primitive.meets(at) {
+            Meets::Nothing => Granted,
+            Meets::Exclusion | Meets::OwnWaiter if call == Call::TryLock => Busy,
+            Meets::Exclusion => InTurn,
+            Meets::OwnWaiter => Shares,
+            Meets::OwnGrant => ReEnters,
+            Meets::OwnLoss => Refuses(ErrorKind::Lost),
+            Meets::BadInput => Refuses(ErrorKind::Invalid),
+            Meets::ClosedClient => Refuses(ErrorKind::Closed),
         },
         Call::Inspect => match at {
             New | Free | Lapsed => ShowsNobody,
@@ -197,12 +252,16 @@ fn expect(face: Face, call: Call, at: Situation) -> Expect {
     }
 }
 
-pub(super) async fn run(face: Face, call: Call, at: Situation, stage: &Stage) -> Verdict {
-    let expected = expect(face, call, at);
+pub(super) async fn run(primitive: Primitive, face: Face, call: Call, at: Situation, stage: &Stage) -> Verdict {
+    let expected = expect(primitive, face, call, at);
     if let Expect::NotApplicable(why) = expected {
         return Verdict::NotApplicable(why);
     }
-    let scene = scene::set(face, at, stage).await;
-    act::act(call, expected, scene, stage).await;
+    primitive.play(face, call, (at, expected), stage).await;
     Verdict::Passed
+}
+
+async fn play<S: Subject>(call: Call, (at, expected): (Situation, Expect), stage: &Stage) {
+    let scene = scene::set::<S>(at, stage).await;
+    act::act(call, expected, scene, stage).await;
 }

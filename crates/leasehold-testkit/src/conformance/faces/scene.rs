@@ -5,28 +5,28 @@ use std::time::Duration;
 use leasehold::{Error, Holder, Inspection, Leasehold, LostReason, NodeSays, NodeView, Owner, Released, Token};
 use tokio::task::JoinHandle;
 
-use super::party::{Held, Lock, Party};
-use super::{Face, Situation};
+use super::Situation;
+use super::subject::{Client, Held, Subject};
 use crate::conformance::HandOver;
 use crate::conformance::rules::Raw;
 use crate::conformance::stage::{Stage, eventually, soon};
 
 /// The state at the moment of the call.
-pub(super) struct Scene {
+pub(super) struct Scene<S: Subject> {
     /// The caller.
-    pub(super) caller: Party,
-    /// The mutex that it calls.
-    pub(super) mutex: Lock,
+    pub(super) caller: S::Client,
+    /// The subject that it calls.
+    pub(super) subject: S,
     /// An observer, which changes nothing.
     pub(super) witness: Leasehold,
     /// The client that holds; the caller's where nobody does.
-    pub(super) holding: Party,
+    pub(super) holding: S::Client,
     /// Its guard.
-    pub(super) guard: Option<Held>,
+    pub(super) guard: Option<S::Held>,
     /// The last holder that was seen.
     pub(super) seen: Option<Holder>,
     /// A waiter. Where nobody releases, it gets an error at the end, when its client is closed.
-    pub(super) queued: Option<JoinHandle<Result<Held, Error>>>,
+    pub(super) queued: Option<JoinHandle<Result<S::Held, Error>>>,
     /// Where the caller's wait is visible.
     pub(super) stands: Stands,
 }
@@ -39,10 +39,10 @@ pub(super) enum Stands {
     InLine,
 }
 
-impl Scene {
+impl<S: Subject> Scene<S> {
     /// Returns the largest token that was granted.
     pub(super) fn top(&self) -> Option<Token> {
-        self.guard.as_ref().map(Held::token).max(self.seen.as_ref().map(|holder| holder.token))
+        self.guard.as_ref().map(S::Held::token).max(self.seen.as_ref().map(|holder| holder.token))
     }
 }
 
@@ -50,10 +50,10 @@ impl Scene {
 const SHORT_MS: u64 = 100;
 const GRACE: Duration = Duration::from_secs(5);
 
-pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
+pub(super) async fn set<S: Subject>(at: Situation, stage: &Stage) -> Scene<S> {
     let witness = stage.client("witness").await;
-    let (caller, other) = (Party::connect(face, stage, "caller").await, Party::connect(face, stage, "other").await);
-    let (mutex, theirs) = (caller.mutex(stage.name()), other.mutex(stage.name()));
+    let (caller, other) = (S::Client::connect(stage, "caller").await, S::Client::connect(stage, "other").await);
+    let (subject, theirs) = (S::of(&caller, stage.name()), S::excluding(&other, stage.name()));
     let stands = match at {
         Situation::HeldBySelf | Situation::HeldByOtherOwner if stage.running().hand_over() == HandOver::Local => {
             Stands::InLine
@@ -61,18 +61,18 @@ pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
         _ => Stands::InQueue,
     };
     let mut scene =
-        Scene { holding: caller.clone(), caller, mutex, witness, guard: None, seen: None, queued: None, stands };
+        Scene { holding: caller.clone(), caller, subject, witness, guard: None, seen: None, queued: None, stands };
     match at {
         Situation::New => {}
         Situation::Free => {
-            let guard = theirs.lock().await.expect("granted");
+            let guard = theirs.acquire().await.expect("granted");
             scene.see(stage).await;
             assert_eq!(guard.release().await, Released::Released);
         }
-        Situation::HeldBySelf => scene.hold(scene.caller.clone(), scene.mutex.clone(), stage).await,
+        Situation::HeldBySelf => scene.hold_by_caller(None, stage).await,
         Situation::HeldByOtherOwner => {
-            scene.hold(scene.caller.clone(), scene.mutex.clone().owner(&Owner::new()), stage).await;
-            scene.mutex = scene.mutex.owner(&Owner::new());
+            scene.hold_by_caller(Some(&Owner::new()), stage).await;
+            scene.subject = scene.subject.owner(&Owner::new());
         }
         Situation::HeldByOwner => scene.hold_by_owner(stage).await,
         Situation::LostByOwner => {
@@ -81,14 +81,14 @@ pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
         }
         Situation::OwnerWaits => {
             scene.hold(other, theirs, stage).await;
-            scene.mutex = scene.mutex.owner(&Owner::new());
-            scene.queue(scene.mutex.clone(), stage).await;
+            scene.subject = scene.subject.owner(&Owner::new());
+            scene.queue(scene.subject.clone(), stage).await;
         }
         Situation::HeldByOther => scene.hold(other, theirs, stage).await,
         Situation::HeldAndQueued => {
             scene.hold(other, theirs, stage).await;
-            let third = Party::connect(face, stage, "third").await;
-            scene.queue(third.mutex(stage.name()), stage).await;
+            let third = S::Client::connect(stage, "third").await;
+            scene.queue(S::excluding(&third, stage.name()), stage).await;
         }
         Situation::Lapsed => {
             // A session releases a lease that it cannot renew; a crashed one sends nothing.
@@ -107,8 +107,8 @@ pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
         }
         Situation::CancelledWaiter => {
             scene.hold(other, theirs, stage).await;
-            let waits = stage.client("third").await.mutex(stage.name());
-            let waiting = tokio::spawn(async move { waits.lock().await.map(drop) });
+            let waits = S::OfTasks::excluding(&stage.client("third").await, stage.name());
+            let waiting = tokio::spawn(async move { waits.acquire().await.map(drop) });
             stage.waiters(&scene.witness, 1).await;
             waiting.abort();
             assert!(waiting.await.expect_err("it was aborted").is_cancelled());
@@ -116,11 +116,11 @@ pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
         }
         Situation::BadName => {
             scene.hold(other, theirs, stage).await;
-            scene.mutex = scene.caller.mutex("two\nlines");
+            scene.subject = S::of(&scene.caller, "two\nlines");
         }
         Situation::BadLease => {
             scene.hold(other, theirs, stage).await;
-            scene.mutex = scene.mutex.lease(Duration::from_millis(1));
+            scene.subject = scene.subject.lease(Duration::from_millis(1));
         }
         Situation::Closed => {
             scene.hold(other, theirs, stage).await;
@@ -132,32 +132,39 @@ pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
     scene
 }
 
-impl Scene {
-    async fn hold(&mut self, by: Party, mutex: Lock, stage: &Stage) {
-        self.guard = Some(mutex.lock().await.expect("granted"));
+impl<S: Subject> Scene<S> {
+    async fn hold(&mut self, by: S::Client, take: S, stage: &Stage) {
+        self.guard = Some(take.acquire().await.expect("granted"));
         self.holding = by;
         self.see(stage).await;
     }
 
-    async fn hold_by_owner(&mut self, stage: &Stage) {
-        self.mutex = self.mutex.clone().owner(&Owner::new());
-        self.hold(self.caller.clone(), self.mutex.clone(), stage).await;
+    /// Holds as the caller's own client, with a take that excludes the caller's.
+    async fn hold_by_caller(&mut self, owner: Option<&Owner>, stage: &Stage) {
+        let take = S::excluding(&self.caller, stage.name());
+        let take = if let Some(owner) = owner { take.owner(owner) } else { take };
+        self.hold(self.caller.clone(), take, stage).await;
     }
 
-    async fn queue(&mut self, waits: Lock, stage: &Stage) {
-        self.queued = Some(tokio::spawn(async move { waits.lock().await }));
+    async fn hold_by_owner(&mut self, stage: &Stage) {
+        self.subject = self.subject.clone().owner(&Owner::new());
+        self.hold(self.caller.clone(), self.subject.clone(), stage).await;
+    }
+
+    async fn queue(&mut self, waits: S, stage: &Stage) {
+        self.queued = Some(tokio::spawn(async move { waits.acquire().await }));
         stage.waiters(&self.witness, 1).await;
     }
 
     /// Takes the turn of the waiter.
-    pub(super) async fn turn(&mut self, what: &str) -> Held {
+    pub(super) async fn turn(&mut self, what: &str) -> S::Held {
         let waiting = self.queued.take().expect("somebody waits");
         soon(what, waiting).await.expect("no panic").expect("granted")
     }
 
     async fn revoke(&mut self, stage: &Stage) {
         let holder = self.seen.as_ref().expect("somebody holds");
-        let _ = self.witness.mutex(stage.name()).revoke(holder, GRACE).await.expect("an answer");
+        let _ = S::OfTasks::of(&self.witness, stage.name()).revoke(holder, GRACE).await.expect("an answer");
         assert_eq!(self.guard.as_ref().expect("somebody holds").lost().await.reason(), LostReason::Revoked);
     }
 
