@@ -22,4 +22,10 @@ pub enum Kind {
 impl Take {
     /// The whole of a mutex.
     pub const MUTEX: Self = Self { kind: Kind::Mutex, limit: 1, units: 1 };
+
+    /// Whether nobody else can hold a grant of the name at the same time.
+    #[must_use]
+    pub const fn is_exclusive(&self) -> bool {
+        self.units == self.limit
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::seam::{Real, choose};
 use leasehold::{Builder, Guard, Holder, Inspection, Leasehold, Released, Token, blocking};
-use leasehold_spec::limits;
+use leasehold_spec::{Kind, limits};
 use tokio::sync::watch;
 
 use super::late::Late;
@@ -33,6 +33,11 @@ impl Stage {
 
     pub(super) fn running(&self) -> &Running {
         &self.running
+    }
+
+    /// Whether the store has names of this kind.
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        choose(self.url(), None, &Real::world()).expect("a good URL").profile().kinds.contains(&kind)
     }
 
     pub(super) fn url(&self) -> &str {

@@ -6,6 +6,7 @@ mod scene;
 mod subject;
 
 use leasehold::{ErrorKind, Inspection, Leasehold, Mutex, blocking};
+use leasehold_spec::Kind;
 
 use subject::Subject;
 
@@ -163,6 +164,12 @@ impl Primitive {
         .expect("an answer")
     }
 
+    const fn kind(self) -> Kind {
+        match self {
+            Self::Mutex => Kind::Mutex,
+        }
+    }
+
     fn meets(self, at: Situation) -> Meets {
         match self {
             Self::Mutex => mutex::meets(at),
@@ -256,6 +263,9 @@ pub(super) async fn run(primitive: Primitive, face: Face, call: Call, at: Situat
     let expected = expect(primitive, face, call, at);
     if let Expect::NotApplicable(why) = expected {
         return Verdict::NotApplicable(why);
+    }
+    if !stage.has(primitive.kind()) {
+        return Verdict::Unsupported("the store has no such names");
     }
     primitive.play(face, call, (at, expected), stage).await;
     Verdict::Passed

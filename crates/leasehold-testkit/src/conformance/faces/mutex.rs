@@ -7,6 +7,8 @@ use leasehold::{
     Error, Guard, Holder, Inspection, Leasehold, Lost, LostSignal, Mutex, Owner, Released, Revoked, Token,
 };
 
+use leasehold_spec::Take;
+
 use super::subject::{Held, Subject, on_a_thread};
 use super::{Call, Face, Meets, Situation};
 use crate::conformance::stage::{SOON, soon};
@@ -53,6 +55,9 @@ impl Subject for Mutex {
     type Client = Leasehold;
     type Held = Guard;
     type OfTasks = Self;
+
+    const EXCLUDING: Take = Take::MUTEX;
+    const WAITS_INSIDE: bool = true;
 
     fn of(client: &Leasehold, name: &str) -> Self {
         client.mutex(name)
@@ -103,6 +108,9 @@ impl Subject for blocking::Mutex {
     type Client = blocking::Leasehold;
     type Held = blocking::Guard;
     type OfTasks = Mutex;
+
+    const EXCLUDING: Take = Take::MUTEX;
+    const WAITS_INSIDE: bool = true;
 
     fn of(client: &blocking::Leasehold, name: &str) -> Self {
         client.mutex(name)

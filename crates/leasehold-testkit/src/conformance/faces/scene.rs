@@ -54,10 +54,9 @@ pub(super) async fn set<S: Subject>(at: Situation, stage: &Stage) -> Scene<S> {
     let witness = stage.client("witness").await;
     let (caller, other) = (S::Client::connect(stage, "caller").await, S::Client::connect(stage, "other").await);
     let (subject, theirs) = (S::of(&caller, stage.name()), S::excluding(&other, stage.name()));
+    let waits_inside = S::WAITS_INSIDE && stage.running().hand_over() == HandOver::Local;
     let stands = match at {
-        Situation::HeldBySelf | Situation::HeldByOtherOwner if stage.running().hand_over() == HandOver::Local => {
-            Stands::InLine
-        }
+        Situation::HeldBySelf | Situation::HeldByOtherOwner if waits_inside => Stands::InLine,
         _ => Stands::InQueue,
     };
     let mut scene =
@@ -92,7 +91,7 @@ pub(super) async fn set<S: Subject>(at: Situation, stage: &Stage) -> Scene<S> {
         }
         Situation::Lapsed => {
             // A session releases a lease that it cannot renew; a crashed one sends nothing.
-            let mut crashed = Raw::attach(stage).await;
+            let mut crashed = Raw::attach_for(stage, S::EXCLUDING).await;
             crashed.take().await;
             scene.see(stage).await;
             crashed.shorten(SHORT_MS).await;

@@ -7,6 +7,8 @@ use std::time::Duration;
 use leasehold::blocking::{self, Canceller};
 use leasehold::{Closed, Error, Holder, Inspection, Leasehold, Lost, LostSignal, Owner, Released, Revoked, Token};
 
+use leasehold_spec::Take;
+
 use crate::conformance::HandOver;
 use crate::conformance::stage::Stage;
 
@@ -16,6 +18,11 @@ pub(super) trait Subject: Clone + Send + Sync + 'static {
     type Held: Held;
     /// The same primitive for tasks: of a witness, and of waiters whose future is dropped.
     type OfTasks: Subject<Client = Leasehold>;
+
+    /// The take of [`Self::excluding`], for a client below the faces.
+    const EXCLUDING: Take;
+    /// Whether a caller whose own client holds waits in its client, and not at the store.
+    const WAITS_INSIDE: bool;
 
     /// Returns what the caller takes of this name.
     fn of(client: &Self::Client, name: &str) -> Self;

@@ -19,6 +19,8 @@ pub(in crate::conformance) struct Raw {
     pub(super) link: Arc<dyn Link>,
     pub(super) session: SessionId,
     name: Name,
+    /// What it acquires.
+    wants: Take,
     counter: u64,
     taken: Option<(GrantId, Token)>,
     messages: mpsc::UnboundedReceiver<Message>,
@@ -27,12 +29,17 @@ pub(in crate::conformance) struct Raw {
 const LONG_MS: u64 = 600_000;
 
 impl Raw {
+    /// Attaches a client that acquires a mutex.
     pub(in crate::conformance) async fn attach(stage: &Stage) -> Self {
+        Self::attach_for(stage, Take::MUTEX).await
+    }
+
+    pub(in crate::conformance) async fn attach_for(stage: &Stage, wants: Take) -> Self {
         let random = RandomState::new();
         let session = SessionId(u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1)));
         let (link, messages) = Self::link(stage, session).await;
         let name = Name::new(stage.name()).expect("cells have good names");
-        Self { link, session, name, counter: 0, taken: None, messages }
+        Self { link, session, name, wants, counter: 0, taken: None, messages }
     }
 
     async fn link(stage: &Stage, session: SessionId) -> (Arc<dyn Link>, mpsc::UnboundedReceiver<Message>) {
@@ -107,7 +114,7 @@ impl Raw {
         let not_after_us = self.now_us().await + NOT_AFTER_MAX_US;
         self.ask(Op::Acquire(Acquire {
             id,
-            take: Take::MUTEX,
+            take: self.wants,
             lease_ms,
             not_after_us,
             patience,

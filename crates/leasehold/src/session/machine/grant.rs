@@ -245,8 +245,13 @@ fn supersede(turn: &mut Turn<'_>, counter: u64, token: Token) {
 
 /// The store says that a grant is not ours any more.
 pub(crate) fn lose(turn: &mut Turn<'_>, counter: u64, how: LostHow, highest: Token) {
-    let Some(Phase::Held(holding)) = turn.ledger.attempts.get(&counter).map(|attempt| &attempt.phase) else { return };
-    let reason = holding.budget.why_lost(how, highest);
+    let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
+    let Phase::Held(holding) = &attempt.phase else { return };
+    let reason = match holding.budget.why_lost(how, highest) {
+        // The higher token belongs to a grant beside this one.
+        LostReason::Superseded if !attempt.terms.take.is_exclusive() => LostReason::Expired,
+        reason => reason,
+    };
     // After a revocation the store waits for our release until its grace is over. Otherwise nothing is left there.
     let left_us = if reason == LostReason::Revoked { REVOKE_GRACE_MS * 1000 } else { 0 };
     end(turn, counter, reason, turn.now_us + left_us);
