@@ -20,6 +20,7 @@
 //! - [`Registers`] are resources that a lock protects: one refuses old tokens, and one shows the damage when nothing
 //!   does.
 //! - [`conformance`] is the suite that every store passes. Its cells come from enums and are counted.
+//! - [`differential`] has the parts of tests that run random histories on a real server and on the specification.
 //! - [`times`] measures each public call, from every kind of caller, against its documented bound.
 //! - [`free_port`], [`boottime_us`] and [`wait_until`] are helpers that tests would otherwise write again, with bugs.
 //!
@@ -51,6 +52,7 @@ pub mod checker;
 pub mod clock;
 pub mod conformance;
 pub mod coverage;
+pub mod differential;
 pub mod forward;
 pub mod front;
 pub mod history;
