@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use leasehold_spec::{Answer, Event, From, Grant, Lapse, Op, Outcome, Renew, Resource, Rest};
 use leasehold_testkit::differential::Seen;
 
-/// What a case is recognized by: the model before a step.
+/// The model before a step, by which its case is recognized.
 pub(crate) struct Before {
     grant: Option<Grant>,
     ticket: Option<u64>,
