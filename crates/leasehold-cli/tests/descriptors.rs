@@ -3,6 +3,7 @@
 
 use std::process::{Command, Output, Stdio};
 
+use leasehold_testkit::process::without_settings;
 use leasehold_testkit::{Quorum, RedisServer};
 
 /// The three standard streams.
@@ -14,12 +15,9 @@ const ENOUGH: usize = 64;
 /// Runs the command with this limit of descriptors. The shell sets the limit while its own descriptors are open, and then
 /// executes the command.
 fn limited(limit: usize, arguments: &[&str]) -> Output {
-    let mut shell = Command::new("/bin/sh");
+    let mut shell = without_settings(Command::new("/bin/sh"));
     shell.args(["-c", "ulimit -n \"$1\"; shift; exec \"$@\"", "sh", &limit.to_string()]);
     shell.arg(env!("CARGO_BIN_EXE_leasehold")).args(arguments).stdin(Stdio::null());
-    for name in ["LEASEHOLD_STORE", "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"] {
-        shell.env_remove(name);
-    }
     shell.output().expect("there is a shell")
 }
 

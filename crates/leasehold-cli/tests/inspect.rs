@@ -1,13 +1,13 @@
 //! Tests of `leasehold inspect` as a program.
 
-use std::process::{Command, Output};
+use std::process::Output;
 
 use leasehold::Leasehold;
-use leasehold_testkit::RedisServer;
+use leasehold_testkit::{RedisServer, process};
 
 fn leasehold(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    command.args(arguments).env_remove("LEASEHOLD_STORE").output().expect("it runs")
+    let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(arguments).output().expect("it runs")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -43,7 +43,7 @@ fn errors_name_the_mistake() {
         assert!(!text(&wrong.stderr).contains("sentinel"));
     }
     let from_the_environment = |url: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
         command.args(["inspect", "a"]).env("LEASEHOLD_STORE", url).output().expect("it runs")
     };
     let nobody = from_the_environment("redis://:sentinel@127.0.0.1:1");

@@ -1,10 +1,11 @@
 //! Secrets: the ways in which the command gets a password, and the proof that no other program sees it.
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use leasehold_testkit::certificates::Authority;
+use leasehold_testkit::process::{self, Process};
 use leasehold_testkit::{RedisServer, wait_until};
 
 /// The secret, which must not appear anywhere.
@@ -12,8 +13,8 @@ const SENTINEL: &str = "s3ntinel-71c9";
 const LONG: Duration = Duration::from_secs(20);
 
 fn command(store: Option<&str>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    command.args(["inspect", "stock"]).env_remove("LEASEHOLD_STORE");
+    let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(["inspect", "stock"]);
     command.args(store.into_iter().flat_map(|store| ["--store", store]));
     command
 }
@@ -84,21 +85,12 @@ fn the_command_line_of_a_running_command_has_no_password() {
     let mut by_variable = command(Some(&by_environment));
     by_variable.env("SECRET_OF_THE_TEST", SENTINEL);
     for command in [&mut command(Some(&by_file)), &mut by_variable, &mut by_url] {
-        let child = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"));
-        let shown = Path::new("/proc").join(child.0.id().to_string()).join("cmdline");
+        let process = Process::start(command.stdout(Stdio::null()).stderr(Stdio::null()));
+        let shown = Path::new("/proc").join(process.id().to_string()).join("cmdline");
         let read = || std::fs::read(&shown).map(|line| String::from_utf8_lossy(&line).into_owned());
         wait_until("it shows its command line", LONG, || read().is_ok_and(|line| line.contains("inspect")));
         let line = read().expect("it runs");
         assert!(line.contains("stock") && !line.contains(SENTINEL), "{line}");
-    }
-}
-
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

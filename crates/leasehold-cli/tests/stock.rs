@@ -2,13 +2,14 @@
 #![expect(clippy::unwrap_used, reason = "a failed one is a failed test with a line number")]
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::time::Duration;
+use std::{env, fs};
 
+use leasehold_testkit::process::Process;
 use leasehold_testkit::{RedisServer, Value, free_port, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value as Json;
 
 /// A module of the example, which has its own tests.
@@ -73,27 +74,15 @@ fn command(arguments: &[&str]) -> Command {
 }
 
 /// Waits for an example, and kills one that hangs.
-fn output(mut child: Child) -> Output {
-    let deadline = Instant::now() + LONG;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            panic!("it hangs: {:?}", child.wait_with_output());
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
-}
-
-fn finish(child: Child) -> Run {
-    let output = output(child);
+fn finish(process: Process) -> Run {
+    let output = process.output(LONG);
     let text = String::from_utf8(output.stdout).unwrap();
     let shown = format!("{:?} {text} {}", output.status, String::from_utf8_lossy(&output.stderr));
     Run { status: output.status.code(), figures: serde_json::from_str(&text).unwrap_or(Json::Null), shown }
 }
 
 fn run(arguments: &[&str]) -> Run {
-    finish(command(&[&["--json"], arguments].concat()).spawn().unwrap())
+    finish(Process::start(&mut command(&[&["--json"], arguments].concat())))
 }
 
 /// Checks that hold for every kind of stock.
@@ -147,7 +136,7 @@ fn on_redis() {
 #[test]
 fn messages_describe_the_result() {
     let words = |arguments: &[&str]| {
-        let output = output(command(&[&["--pieces", "50"], arguments].concat()).spawn().unwrap());
+        let output = Process::start(&mut command(&[&["--pieces", "50"], arguments].concat())).output(LONG);
         String::from_utf8(output.stdout).unwrap()
     };
     let sound = words(&[]);
@@ -198,7 +187,7 @@ fn a_password_comes_by_the_environment_and_stays_there() {
     let server = RedisServer::builder().password("s3cret").start();
     let with = |url: &str| {
         let mut command = command(&["--json", "--pieces", "20", "--fence"]);
-        finish(command.env("STOCK_STORE", url).spawn().unwrap())
+        finish(Process::start(command.env("STOCK_STORE", url)))
     };
     let right = with(&server.url());
     assert_eq!((right.status, right.verdict()), (Some(0), "sound"), "{}", right.shown);
@@ -209,11 +198,6 @@ fn a_password_comes_by_the_environment_and_stays_there() {
 
 /// Runs until it is interrupted.
 const ENDLESS: [&str; 5] = ["--json", "--pieces", "1000000", "--window", "5ms"];
-
-fn interrupt(child: &Child, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
-}
 
 #[test]
 fn an_interrupt_ends_it_with_the_books_balanced() {
@@ -227,7 +211,7 @@ fn the_signal_of_service_managers_ends_it_too() {
 
 fn ends_with_the_books_balanced(signal: Signal) {
     let server = RedisServer::start();
-    let child = command(&[&ENDLESS[..], &["--store", &server.url()]].concat()).spawn().unwrap();
+    let process = Process::start(&mut command(&[&ENDLESS[..], &["--store", &server.url()]].concat()));
     let stock_key = || match server.command(&["KEYS", "leasehold-stock-*"]) {
         Value::Array(keys) => keys.first().and_then(|key| key.text().map(str::to_owned)),
         other => panic!("KEYS answers {other:?}"),
@@ -236,8 +220,8 @@ fn ends_with_the_books_balanced(signal: Signal) {
     wait_until("some are sold", LONG, sold_some);
     let ttl = stock_key().and_then(|key| server.command(&["TTL", &key]).int());
     assert!(ttl.is_some_and(|seconds| seconds > 0), "a killed run would leave the stock for ever: {ttl:?}");
-    interrupt(&child, signal);
-    let run = finish(child);
+    process.signal(signal);
+    let run = finish(process);
     assert_eq!((run.status, run.verdict()), (Some(130), "sound"), "{}", run.shown);
     assert_eq!(run.figure("sold") + run.figure("left"), 1_000_000);
     assert_eq!(stock_key(), None, "the stock is cleared away");
@@ -250,14 +234,14 @@ fn an_interrupt_ends_a_process_that_is_stopped() {
     let server = RedisServer::start();
     // No other client gets the lock within ten minutes.
     let arguments = ["--pause", "--lease", "600s", "--store", &server.url()];
-    let child = command(&[&ENDLESS[..], &arguments].concat()).spawn().unwrap();
-    let (manager, mut stopped) = (child.id(), None);
+    let process = Process::start(&mut command(&[&ENDLESS[..], &arguments].concat()));
+    let (manager, mut stopped) = (process.id(), None);
     wait_until("one process is stopped", LONG, || {
         stopped = children_of(manager).into_iter().find(|pid| state_of(*pid) == Some('T'));
         stopped.is_some()
     });
-    interrupt(&child, Signal::INT);
-    let run = finish(child);
+    process.signal(Signal::INT);
+    let run = finish(process);
     assert_eq!((run.status, run.verdict()), (Some(130), "interrupted"), "{}", run.shown);
     assert_eq!(state_of(stopped.unwrap()), None, "nobody is left behind");
 }

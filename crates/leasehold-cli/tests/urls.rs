@@ -1,6 +1,8 @@
 //! Bad store URLs: each message names the source of the URL and the mistake. It does not repeat the URL.
 
-use std::process::{Command, Output};
+use std::process::Output;
+
+use leasehold_testkit::process;
 
 const VERBS: [&[&str]; 5] =
     [&["inspect", "job"], &["ls"], &["revoke", "job"], &["quorum", "begin"], &["run", "job", "--", "true"]];
@@ -19,8 +21,8 @@ const BAD: [(&str, &str); 9] = [
 ];
 
 fn leasehold(arguments: &[&str], variable: Option<&str>) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    command.args(arguments).env_remove("LEASEHOLD_STORE");
+    let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(arguments);
     if let Some(url) = variable {
         command.env("LEASEHOLD_STORE", url);
     }

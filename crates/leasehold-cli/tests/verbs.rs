@@ -1,15 +1,15 @@
 //! Tests of `leasehold ls`, `revoke`, `completions` and `man` as programs.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 
 use leasehold::{Leasehold, LostReason};
-use leasehold_testkit::{Quorum, RedisServer, wait_until};
+use leasehold_testkit::{Quorum, RedisServer, process, wait_until};
 use serde_json::Value;
 
 fn leasehold(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    command.args(arguments).env_remove("LEASEHOLD_STORE").output().expect("it runs")
+    let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(arguments).output().expect("it runs")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -91,7 +91,7 @@ async fn ls_lists_the_rest_where_one_is_somebody_elses() {
 fn a_closed_pipe_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
     let output = command.args(["completions", "bash"]).stdout(writer).output().unwrap();
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()));
 }
@@ -121,8 +121,8 @@ async fn what_cannot_be_written_is_an_error_of_every_verb() {
     let _held = client.mutex("b").lock().await.unwrap();
     for arguments in all_that_prints(&store) {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-        let output = command.args(&arguments).env_remove("LEASEHOLD_STORE").stdout(full).output().unwrap();
+        let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
+        let output = command.args(&arguments).stdout(full).output().unwrap();
         let errors = text(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {errors}");
         assert!(
@@ -131,8 +131,8 @@ async fn what_cannot_be_written_is_an_error_of_every_verb() {
         );
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
-        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-        let output = command.args(&arguments).env_remove("LEASEHOLD_STORE").stdout(writer).output().unwrap();
+        let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
+        let output = command.args(&arguments).stdout(writer).output().unwrap();
         let unread = (output.status.code(), text(&output.stderr));
         assert_eq!(unread, (Some(141), String::new()), "{arguments:?}");
     }
@@ -154,8 +154,8 @@ fn a_full_standard_error_changes_no_exit_status() {
     ];
     for (arguments, status) in cases {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-        let ended = command.args(arguments).env_remove("LEASEHOLD_STORE").stderr(full).output().unwrap();
+        let mut command = process::leasehold(env!("CARGO_BIN_EXE_leasehold"));
+        let ended = command.args(arguments).stderr(full).output().unwrap();
         assert_eq!(ended.status.code(), Some(status), "{arguments:?}");
     }
 }

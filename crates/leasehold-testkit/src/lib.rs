@@ -20,7 +20,9 @@
 //! - [`Registers`] are resources that a lock protects: one refuses old tokens, and one shows the damage when nothing
 //!   does.
 //! - [`conformance`] is the suite that every store passes. Its cells come from enums and are counted.
+//! - [`differential`] has the parts of tests that run random histories on a real server and on the specification.
 //! - [`times`] measures each public call, from every kind of caller, against its documented bound.
+//! - [`process`] starts programs and workers, waits for them for a limited time, and kills them.
 //! - [`free_port`], [`boottime_us`] and [`wait_until`] are helpers that tests would otherwise write again, with bugs.
 //!
 //! ```
@@ -51,10 +53,12 @@ pub mod checker;
 pub mod clock;
 pub mod conformance;
 pub mod coverage;
+pub mod differential;
 pub mod forward;
 pub mod front;
 pub mod history;
 pub mod port;
+pub mod process;
 pub mod proxy;
 pub mod quorum;
 pub mod random;

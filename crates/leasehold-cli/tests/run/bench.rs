@@ -1,13 +1,14 @@
 //! A server, a directory, and runs.
 
 use std::fs;
-use std::io::{Read, Write};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leasehold::{Guard, Leasehold};
+use leasehold_testkit::process::{self, Process};
 use leasehold_testkit::{FaultProxy, RedisServer, boottime_us, wait_until};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal};
 use tempfile::TempDir;
 
 use crate::worker::Life;
@@ -71,16 +72,12 @@ impl Bench {
 
 /// Returns the command, without variables from the environment of the tests.
 pub(crate) fn leasehold() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    for name in ["LEASEHOLD_STORE", "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"] {
-        command.env_remove(name);
-    }
-    command
+    process::leasehold(env!("CARGO_BIN_EXE_leasehold"))
 }
 
 /// A `leasehold run`. Dropping it kills the supervisor, and with that its command.
 pub(crate) struct Run {
-    child: Child,
+    process: Process,
 }
 
 /// The result of a run.
@@ -99,57 +96,35 @@ impl Run {
     }
 
     pub(crate) fn of(command: &mut Command) -> Self {
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { child }
+        Self { process: Process::start(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped())) }
     }
 
     pub(crate) fn pid(&self) -> Pid {
-        Pid::from_child(&self.child)
+        self.process.pid()
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(self.pid(), signal).unwrap();
+        self.process.signal(signal);
     }
 
     pub(crate) fn write(&mut self, text: &str) {
-        self.child.stdin.as_mut().expect("piped").write_all(text.as_bytes()).unwrap();
+        self.process.stdin.as_mut().expect("piped").write_all(text.as_bytes()).unwrap();
     }
 
     /// Reads the output through the end of this word.
     pub(crate) fn read_to(&mut self, word: &str) -> String {
-        let mut output = Vec::new();
-        let out = self.child.stdout.as_mut().expect("piped");
-        while !output.ends_with(word.as_bytes()) {
-            let mut byte = [0];
-            assert_eq!(out.read(&mut byte).unwrap(), 1, "it ended: {}", String::from_utf8_lossy(&output));
-            output.push(byte[0]);
-        }
-        String::from_utf8(output).unwrap()
+        process::read_to(self.process.stdout.as_mut().expect("piped"), word)
     }
 
     /// Reads a line of standard error.
     pub(crate) fn read_error_line(&mut self) -> String {
-        let (err, mut line) = (self.child.stderr.as_mut().expect("piped"), Vec::new());
-        while !line.ends_with(b"\n") {
-            let mut byte = [0];
-            assert_eq!(err.read(&mut byte).unwrap(), 1, "it ended: {}", String::from_utf8_lossy(&line));
-            line.push(byte[0]);
-        }
-        String::from_utf8(line).unwrap()
+        process::read_to(self.process.stderr.as_mut().expect("piped"), "\n")
     }
 
-    pub(crate) fn ends(mut self) -> Ended {
-        drop(self.child.stdin.take());
-        let within = Duration::from_secs(60);
-        let mut status: Option<ExitStatus> = None;
-        wait_until("the run has ended", within, || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
-        let (mut out, mut err) = (String::new(), String::new());
-        self.child.stdout.take().expect("piped").read_to_string(&mut out).unwrap();
-        self.child.stderr.take().expect("piped").read_to_string(&mut err).unwrap();
-        Ended { code: status.and_then(|status| status.code()), out, err }
+    pub(crate) fn ends(self) -> Ended {
+        let output = self.process.output(Duration::from_secs(60));
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ended { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
     /// Returns its minder, once there is one other than `but`.
@@ -160,13 +135,6 @@ impl Run {
             found.is_some()
         });
         found.expect("found")
-    }
-}
-
-impl Drop for Run {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

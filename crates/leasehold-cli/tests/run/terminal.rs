@@ -3,12 +3,12 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use leasehold_testkit::wait_until;
+use leasehold_testkit::process::{Process, without_settings};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use crate::bench::{Bench, LONG, NAME, leasehold};
@@ -19,7 +19,7 @@ struct Terminal {
     screen: Arc<(Mutex<String>, Condvar)>,
     /// How much of the screen the test has read.
     read: usize,
-    child: Child,
+    process: Process,
 }
 
 impl Terminal {
@@ -33,20 +33,9 @@ impl Terminal {
             let flags = i32::try_from(rustix::fs::OFlags::NOCTTY.bits()).unwrap();
             OpenOptions::new().read(true).write(true).custom_flags(flags).open(&name).unwrap()
         };
-        let mut command = Command::new("setsid");
-        for name in ["LEASEHOLD_STORE", "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"] {
-            command.env_remove(name);
-        }
-        let child = command
-            .arg("--ctty")
-            .args(program)
-            .env("PS1", "prompt> ")
-            .env("TERM", "dumb")
-            .stdin(open())
-            .stdout(open())
-            .stderr(open())
-            .spawn()
-            .unwrap();
+        let mut command = without_settings(Command::new("setsid"));
+        command.arg("--ctty").args(program).env("PS1", "prompt> ").env("TERM", "dumb");
+        let process = Process::start(command.stdin(open()).stdout(open()).stderr(open()));
         drop(command);
         let keys = File::from(master);
         let screen = Arc::new((Mutex::new(String::new()), Condvar::new()));
@@ -59,7 +48,7 @@ impl Terminal {
                 to.1.notify_all();
             }
         });
-        Self { keys, screen, read: 0, child }
+        Self { keys, screen, read: 0, process }
     }
 
     /// A shell with job control.
@@ -107,21 +96,10 @@ impl Terminal {
         panic!("it is never stopped for reading");
     }
 
-    fn ends(mut self) -> Option<i32> {
-        let mut status = None;
-        wait_until("it has ended", LONG, || {
-            status = self.child.try_wait().unwrap();
-            status.is_some()
-        });
+    fn ends(self) -> Option<i32> {
+        let status = self.process.output(LONG).status;
         // Like a shell reports it.
-        status.and_then(|status| status.code().or(status.signal().map(|signal| 128 + signal)))
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        status.code().or(status.signal().map(|signal| 128 + signal))
     }
 }
 

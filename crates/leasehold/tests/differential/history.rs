@@ -1,13 +1,15 @@
 //! Random histories. They prefer rare cases: half of the choices read the model first, so that a release is often that
 //! of the held grant, a renewal that of a marked one, and the clock stops at the end of a lease.
 
+mod plays;
+
 use leasehold_spec::limits::{LEASE_MAX_MS, RANGE_MAX, RENEW_BATCH, RETENTION_MS, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, GrantState, Hears, Op, Order, Outcome, Patience, Place, Renew, SessionId, Take,
-    Token,
+    Acquire, Contention, From, GrantId, Hears, Op, Order, Outcome, Patience, Place, Renew, SessionId, Take, Token,
 };
 
 use leasehold_testkit::Random;
+use leasehold_testkit::differential::{LABELS, NAMES};
 
 use crate::rig::{Lock, Rig};
 
@@ -28,9 +30,6 @@ pub(crate) struct History<'a> {
     attempts: Vec<Attempt>,
 }
 
-const NAMES: [&str; 4] = ["orders/42", "a b {c} 100%", "Ä", "}"];
-const LABELS: [&str; 4] = ["host/job", "", "two words", "{Ä} - F H 0"];
-
 impl<'a> History<'a> {
     pub(crate) fn new(rig: &'a mut Rig, seed: u64, sessions: usize) -> Self {
         let mut random = Random::new(seed);
@@ -38,196 +37,10 @@ impl<'a> History<'a> {
         let mut history = Self { rig, random, locks, sessions, attempts: Vec::new() };
         for number in 0..sessions {
             if history.random.chance(80) {
-                history.rig.attach(number);
+                history.rig.attach(number, true);
             }
         }
         history
-    }
-
-    /// Plays a history with this number of steps.
-    pub(crate) fn play(mut self, steps: usize) {
-        for _ in 0..steps {
-            self.step();
-        }
-        self.rig.end_history();
-    }
-
-    /// Plays a queue of mostly dead waiters that is longer than one step can read.
-    pub(crate) fn play_crowd(mut self, steps: usize) {
-        self.locks.truncate(1);
-        for _ in 0..self.random.within(20, 180) {
-            let session = 1 + self.random.index(self.sessions - 1);
-            let mut patience = self.place();
-            if let (Patience::Queue(place), true) = (&mut patience, self.random.chance(99)) {
-                (place.hears, place.limit_ms) = (Hears::Listens, None);
-            }
-            self.acquire_anew(0, session, patience);
-        }
-        for number in 0..self.sessions {
-            if self.random.chance(95) {
-                self.rig.detach(number);
-            }
-        }
-        for _ in 0..steps {
-            match self.random.below(4) {
-                0 => self.release(0),
-                1 => self.apply(0, &Op::Settle),
-                2 => self.move_clock(),
-                _ => self.step(),
-            }
-        }
-        self.rig.end_history();
-    }
-
-    /// Plays claims that run out one after the other, of more sessions than a record remembers.
-    pub(crate) fn play_lapses(mut self) {
-        self.locks.truncate(1);
-        for number in 0..self.sessions {
-            self.rig.attach(number);
-        }
-        for round in 0..2 {
-            for session in 0..self.sessions {
-                let mut place = self.place();
-                if let Patience::Queue(place) = &mut place {
-                    (place.limit_ms, place.hears, place.ticket) = (None, Hears::Listens, None);
-                    place.claim_ms = 1_000;
-                }
-                self.acquire_anew(0, session, place);
-                if round == 1 && self.random.chance(30) {
-                    self.look(0);
-                }
-            }
-        }
-        for _ in 0..self.sessions {
-            self.rig.move_clock(1_100_000, &mut self.locks);
-            if self.random.chance(10) {
-                self.rig.move_clock(-1_500_000, &mut self.locks);
-            }
-            self.apply(0, &Op::Settle);
-            if self.locks[0].model.lapses.len() == leasehold_spec::limits::LAPSES {
-                self.rig.count("sixteen lapses");
-            }
-            if self.random.chance(20) {
-                self.step();
-            }
-        }
-        self.rig.end_history();
-    }
-
-    /// Plays a queue that is full, or almost.
-    pub(crate) fn play_full(mut self, steps: usize) {
-        self.locks = vec![self.rig.full_queue()];
-        for _ in 0..steps {
-            match self.random.below(20) {
-                // The clock may have moved past the end of the record in the meantime.
-                0 => self.leave(0),
-                1 => self.look(0),
-                2 => self.step(),
-                _ => {
-                    let session = self.random.index(self.sessions);
-                    let place = self.place();
-                    self.acquire_anew(0, session, place);
-                }
-            }
-        }
-        self.rig.check_full_queue(&self.locks[0]);
-        self.rig.end_history();
-    }
-
-    fn step(&mut self) {
-        if self.rig.is_full && self.random.chance(25) {
-            self.rig.fill_memory(false);
-        }
-        let lock = self.random.index(self.locks.len());
-        if self.random.chance(25) && self.step_that_fits(lock) {
-            return;
-        }
-        match self.random.below(100) {
-            0..=13 => {
-                let session = self.random.index(self.sessions);
-                self.acquire_anew(lock, session, Patience::Try);
-            }
-            14..=30 => {
-                let session = self.random.index(self.sessions);
-                let place = self.place();
-                self.acquire_anew(lock, session, place);
-            }
-            31 => self.reserve(lock),
-            32..=44 => self.look(lock),
-            45..=50 => self.release(lock),
-            51..=53 => self.cool_down(lock),
-            54..=62 => self.leave(lock),
-            63..=69 => self.renew(lock),
-            70..=73 => self.renew_many(),
-            74..=77 => self.revoke(lock),
-            78..=80 => self.apply(lock, &Op::Settle),
-            81..=83 => self.apply(lock, &Op::Inspect),
-            84..=91 => self.move_clock(),
-            92..=96 => {
-                let session = self.random.index(self.sessions);
-                if self.random.chance(60) { self.rig.attach(session) } else { self.rig.detach(session) }
-            }
-            _ => self.rig.fill_memory(true),
-        }
-    }
-
-    /// Does a step that would be rare by chance alone.
-    fn step_that_fits(&mut self, lock: usize) -> bool {
-        if !self.locks[lock].model.queue.is_empty() && self.random.chance(30) {
-            self.leave(lock);
-            return true;
-        }
-        let model = &self.locks[lock].model;
-        let (grant, released) = (model.grants.sole().cloned(), model.released);
-        match (grant, released) {
-            (Some(grant), _) if grant.state == GrantState::Revoked => {
-                self.renew_as(lock, grant.id, grant.token);
-                true
-            }
-            (Some(grant), _) if !grant.is_held() && self.random.chance(70) => {
-                self.late_in_a_cool_down(lock, (grant.id, grant.token));
-                true
-            }
-            (Some(grant), _) if grant.state == GrantState::Held && self.random.chance(8) => {
-                self.renew_on_and_on(lock, (grant.id, grant.token), grant.length_ms);
-                true
-            }
-            (Some(grant), _) if self.random.chance(12) => {
-                let used = self.used(lock, grant.token);
-                let for_ms = self.lease_ms();
-                self.apply(lock, &Op::CoolDown { id: grant.id, used, for_ms });
-                true
-            }
-            (Some(grant), _) if self.random.chance(25) => {
-                let used = self.used(lock, grant.token);
-                self.apply(lock, &Op::Leave { id: grant.id, used });
-                true
-            }
-            (Some(grant), _) if self.random.chance(40) => {
-                self.reserve_as(lock, grant.id, grant.token);
-                true
-            }
-            (Some(grant), _) => {
-                let token = grant.token;
-                let grace_ms = *self.random.pick(&[0, 1, 500, REVOKE_GRACE_MS]);
-                self.apply(lock, &Op::Revoke { holder: grant.id.public(), token, grace_ms });
-                true
-            }
-            (None, Some(released)) => {
-                let Some(at) = self.attempts.iter().position(|attempt| attempt.acquire.id == released) else {
-                    return false;
-                };
-                match self.attempts[at].token {
-                    Some(token) if self.random.chance(30) => {
-                        let used = self.used(lock, token);
-                        self.apply(lock, &Op::Release { id: released, token, used });
-                    }
-                    _ => self.acquire_again(at),
-                }
-                true
-            }
-            (None, None) => false,
-        }
     }
 
     fn apply(&mut self, lock: usize, op: &Op) {
@@ -270,7 +83,7 @@ impl<'a> History<'a> {
 
     fn acquire_anew(&mut self, lock: usize, session: usize, patience: Patience) {
         let id = GrantId {
-            session: self.rig.sessions[session].id,
+            session: self.rig.harness.session(session),
             counter: self.attempts.len() as u64,
             nonce: self.random.number(),
         };

@@ -2,62 +2,37 @@
 //! for one test that returns at once in every other run. It reads commands from its standard input, one per line, and
 //! prints the results to its standard output.
 
-use std::collections::HashMap;
-use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::Guard;
 use leasehold_testkit::history::Fenced;
-use leasehold_testkit::{Registers, boottime_us};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use leasehold_testkit::{Registers, boottime_us, process};
+use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
 use crate::common::{LONG, client};
 
 const URL: &str = "LEASEHOLD_FAULTS_CHILD";
-/// Begins each line of the child's results. The test harness of the child prints lines of its own.
-const MARK: &str = "@@ ";
-
 /// A client in another process. Dropping it kills the process.
 pub(crate) struct Worker {
-    process: std::process::Child,
-    orders: ChildStdin,
-    lines: Receiver<String>,
+    process: process::Worker,
     unread: VecDeque<String>,
 }
 
 impl Worker {
     /// Starts a client that is connected to this store.
     pub(crate) fn start(url: &str) -> Self {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "child::child", "--nocapture"])
-            .env(URL, url)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let orders = process.stdin.take().expect("it is piped");
-        let output = BufReader::new(process.stdout.take().expect("it is piped"));
-        let (sender, lines) = mpsc::channel();
-        thread::spawn(move || {
-            for line in output.lines().map_while(Result::ok) {
-                if let Some((_, line)) = line.split_once(MARK) {
-                    let _nobody_listens_at_the_end = sender.send(line.to_owned());
-                }
-            }
-        });
-        let mut worker = Self { process, orders, lines, unread: VecDeque::new() };
+        let process = process::Worker::start(&[], "child::child", (URL, url));
+        let mut worker = Self { process, unread: VecDeque::new() };
         worker.expect_line("ready");
         worker
     }
 
     /// Sends a command to the child: see [`obey`].
     pub(crate) fn command(&mut self, order: &str) {
-        writeln!(self.orders, "{order}").unwrap();
+        self.process.send(order);
     }
 
     /// Waits for a line that begins with this word, and returns the rest of it. Other lines are kept for later.
@@ -71,7 +46,7 @@ impl Worker {
         }
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
+            let Some(line) = self.process.line(left) else {
                 panic!("the child did not print {word:?}, but {:?}", self.unread)
             };
             match rest(&line) {
@@ -83,33 +58,21 @@ impl Worker {
 
     /// Kills the process, and returns when it is gone.
     pub(crate) fn kill(&mut self) {
-        self.process.kill().unwrap();
-        let status = self.process.wait().unwrap();
+        let status = self.process.kill();
         assert!(!status.success() && status.code().is_none(), "killed by a signal: {status}");
     }
 
     /// Freezes the process, and returns when it is stopped.
     pub(crate) fn stop(&self) {
-        kill_process(self.pid(), Signal::STOP).unwrap();
+        self.process.signal(Signal::STOP);
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        let status = waitid(WaitId::Pid(self.pid()), options).unwrap();
+        let status = waitid(WaitId::Pid(self.process.pid()), options).unwrap();
         assert!(status.is_some_and(|status| status.stopped()), "stopped, and not gone");
     }
 
     /// Continues the process.
     pub(crate) fn cont(&self) {
-        kill_process(self.pid(), Signal::CONT).unwrap();
-    }
-
-    fn pid(&self) -> Pid {
-        Pid::from_child(&self.process)
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.process.signal(Signal::CONT);
     }
 }
 
@@ -125,18 +88,14 @@ fn spin(guards: &Guards, token: u64) {
             let at_us = boottime_us();
             if guard.check().is_err() {
                 drop(guard);
-                break print_line(&format!("ended {last_us}"));
+                break process::Worker::print(&format!("ended {last_us}"));
             }
             if last_us == 0 {
-                print_line("spinning");
+                process::Worker::print("spinning");
             }
             last_us = at_us;
         }
     });
-}
-
-fn print_line(line: &str) {
-    println!("{MARK}{line}");
 }
 
 #[test]
@@ -160,7 +119,7 @@ async fn obey(url: &str) {
             let _ended = sender.send(line);
         }
     });
-    print_line("ready");
+    process::Worker::print("ready");
     while let Some(line) = orders.recv().await {
         let words: Vec<&str> = line.split(' ').collect();
         let token = || words.last().and_then(|word| word.parse().ok()).expect("a token");
@@ -173,23 +132,23 @@ async fn obey(url: &str) {
                     let guard = mutex.lock().await.unwrap();
                     let token = guard.token().get();
                     guards.lock().unwrap().insert(token, Arc::new(guard));
-                    print_line(&format!("held {token}"));
+                    process::Worker::print(&format!("held {token}"));
                 });
             }
             ["check", _] => match guards.lock().unwrap()[&token()].check() {
-                Ok(_) => print_line("valid"),
-                Err(lost) => print_line(&format!("lost {} {:?}", lost.name(), lost.reason())),
+                Ok(_) => process::Worker::print("valid"),
+                Err(lost) => process::Worker::print(&format!("lost {} {:?}", lost.name(), lost.reason())),
             },
             ["spin", _] => spin(&guards, token()),
             ["write", port, _] => match Registers::at(port.parse().unwrap()).write_fenced("shelf", token()) {
-                Fenced::Accepted(_) => print_line("accepted"),
-                Fenced::Refused => print_line("refused"),
-                Fenced::Unknown => print_line("no answer from the register"),
+                Fenced::Accepted(_) => process::Worker::print("accepted"),
+                Fenced::Refused => process::Worker::print("refused"),
+                Fenced::Unknown => process::Worker::print("no answer from the register"),
             },
             ["release", _] => {
                 let guard = guards.lock().unwrap().remove(&token()).expect("a held token");
                 let guard = Arc::into_inner(guard).expect("no thread spins on it");
-                print_line(&format!("released {:?}", guard.release().await));
+                process::Worker::print(&format!("released {:?}", guard.release().await));
             }
             _ => panic!("unknown command: {line}"),
         }

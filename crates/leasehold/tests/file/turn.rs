@@ -36,7 +36,7 @@ async fn p27_a_process_that_is_stopped_in_its_turn_is_named() {
     stop_in_turn(&store, &child);
     let named = |error: &leasehold::Error| {
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
-        assert!(error.to_string().contains(&format!("process {} has held", child.pid())), "{error}");
+        assert!(error.to_string().contains(&format!("process {} has held", child.id())), "{error}");
     };
     // A request without a reply names it, a request that is not sent any more, and connecting.
     named(&within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err());

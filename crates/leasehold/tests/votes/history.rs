@@ -4,6 +4,7 @@ use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RANGE_MAX, RETENTION_MS, R
 use leasehold_spec::node::{Ask, Charter, Marker, Renewal, Request, Said, Wait};
 use leasehold_spec::{From, GrantId, Order, Token};
 use leasehold_testkit::Random;
+use leasehold_testkit::differential::{LABELS, NAMES};
 
 use crate::rig::{CHARTER, Lock, Rig};
 
@@ -26,9 +27,6 @@ pub(crate) struct History<'a> {
     attempts: Vec<Attempt>,
 }
 
-const NAMES: [&str; 4] = ["orders/42", "a b {c} 100%", "Ä", "}"];
-const LABELS: [&str; 4] = ["host/job", "", "two words", "{Ä} - F H 0"];
-
 impl<'a> History<'a> {
     pub(crate) fn new(rig: &'a mut Rig, seed: u64, sessions: usize) -> Self {
         let mut random = Random::new(seed);
@@ -36,7 +34,7 @@ impl<'a> History<'a> {
         let mut history = Self { rig, random, locks, sessions, attempts: Vec::new() };
         for number in 0..sessions {
             if history.random.chance(80) {
-                history.rig.attach(number);
+                history.rig.attach(number, true);
             }
         }
         history
@@ -105,7 +103,7 @@ impl<'a> History<'a> {
     }
 
     fn step(&mut self) {
-        if self.rig.is_full && self.random.chance(25) {
+        if self.rig.harness.is_full() && self.random.chance(25) {
             self.rig.fill_memory(false);
         }
         let lock = self.random.index(self.locks.len());
@@ -126,7 +124,8 @@ impl<'a> History<'a> {
             81..=88 => self.move_clock(),
             89..=93 => {
                 let session = self.random.index(self.sessions);
-                if self.random.chance(60) { self.rig.attach(session) } else { self.rig.detach(session) }
+                let is_attached = self.random.chance(60);
+                self.rig.attach(session, is_attached);
             }
             94..=95 => self.rig.fill_memory(true),
             _ => self.change_marker(),
@@ -183,7 +182,7 @@ impl<'a> History<'a> {
     }
 
     fn attempt(&mut self, lock: usize) -> Attempt {
-        let session = self.rig.sessions[self.random.index(self.sessions)].id;
+        let session = self.rig.harness.session(self.random.index(self.sessions));
         let id = GrantId { session, counter: self.attempts.len() as u64, nonce: self.random.number() };
         let range = *self.random.pick(&[0, 1, 1, 2, RANGE_MAX, RANGE_MAX, 3_000_000]);
         let (token, wait) = (self.token(lock), self.maybe_wait());

@@ -1,4 +1,4 @@
-//! What a primitive gives to the suite, so that scenes and acts are written once. Each primitive has a file that
+//! The interface between a primitive and the suite: scenes and acts are written once. Each primitive has a file that
 //! implements [`Subject`] and [`Held`] for its types, once for tasks and once for threads. Every answer is awaited, also
 //! where the call blocks a thread.
 
@@ -12,7 +12,7 @@ use leasehold_spec::Take;
 use crate::conformance::HandOver;
 use crate::conformance::stage::Stage;
 
-/// What a caller takes of a name. Its futures may be spawned if they acquire.
+/// The take of a caller, on a name. Its futures may be spawned if they acquire.
 pub(super) trait Subject: Clone + Send + Sync + 'static {
     type Client: Client;
     type Held: Held;
@@ -24,7 +24,7 @@ pub(super) trait Subject: Clone + Send + Sync + 'static {
     /// Whether a caller whose own client holds waits in its client, and not at the store.
     const WAITS_INSIDE: bool;
 
-    /// Returns what the caller takes of this name.
+    /// Returns the caller's take of this name.
     fn of(client: &Self::Client, name: &str) -> Self;
     /// Returns a take of this name beside which the caller's own take is not granted: the holders of a situation have
     /// it.

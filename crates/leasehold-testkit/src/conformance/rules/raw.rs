@@ -19,7 +19,7 @@ pub(in crate::conformance) struct Raw {
     pub(super) link: Arc<dyn Link>,
     pub(super) session: SessionId,
     name: Name,
-    /// What it acquires.
+    /// The take of its acquires.
     wants: Take,
     counter: u64,
     taken: Option<(GrantId, Token)>,

@@ -1,0 +1,152 @@
+//! The cases that a history can meet, and those that every run must meet.
+
+use std::cmp::Ordering;
+
+use leasehold_spec::{Answer, Event, From, Grant, Lapse, Op, Outcome, Renew, Resource, Rest};
+use leasehold_testkit::differential::Seen;
+
+/// The model before a step, by which its case is recognized.
+pub(crate) struct Before {
+    grant: Option<Grant>,
+    ticket: Option<u64>,
+    lapses: Vec<Lapse>,
+    kept_until_us: u64,
+}
+
+impl Before {
+    pub(crate) fn of(model: &Resource, op: &Op) -> Self {
+        let (grant, lapses) = (model.grants.sole().cloned(), model.lapses.clone());
+        Self { grant, ticket: ticket(model, op), lapses, kept_until_us: model.keep_until_us }
+    }
+
+    /// Returns the cases that a step was, after which this is the model.
+    pub(crate) fn cases(&self, model: &Resource, op: &Op, expected: &Answer, now_us: u64) -> Vec<&'static str> {
+        let (before, after) = (self.grant.as_ref(), model.grants.sole());
+        let mut cases = vec![expected.outcome.word()];
+        if ticket(model, op).is_some_and(|ticket| self.ticket.is_some_and(|before| ticket < before)) {
+            cases.push("came back to its place");
+        }
+        if let (Op::Acquire(acquire), Some(grant), None) = (op, after, before)
+            && grant.id == acquire.id
+            && grant.range < acquire.range
+        {
+            cases.push("range cut");
+        }
+        cases.extend(self.range(model, op));
+        let cools = |grant: Option<&Grant>| grant.is_some_and(|grant| !grant.is_held());
+        match (cools(before), cools(after)) {
+            (false, true) => cases.push("cool-down begun"),
+            (true, true) => cases.push("late in a cool-down"),
+            (true, false) => cases.push("cool-down over"),
+            (false, false) => {}
+        }
+        let is_ahead = |grant: &Grant| grant.since_us > now_us;
+        if after.zip(before).is_some_and(|(now, was)| now.id == was.id && is_ahead(was)) {
+            cases.push("lease dated anew");
+        }
+        if self.lapses.iter().any(|lapse| lapse.at_us > now_us) && !model.lapses.is_empty() {
+            cases.push("lapse dated anew");
+        }
+        if let (Op::Renew(Renew { from: From::Now, .. }), Outcome::Renewed { .. }) = (op, &expected.outcome) {
+            let is_kept = model.keep_until_us == self.kept_until_us;
+            cases.push(if is_kept { "renewed, kept until as before" } else { "renewed, kept for longer" });
+        }
+        if expected.rest == Rest::More {
+            cases.push("more");
+        }
+        cases
+    }
+
+    /// Returns what became of the tokens of a grant.
+    fn range(&self, model: &Resource, op: &Op) -> Option<&'static str> {
+        let ended = |grant: &&Grant| model.held_by(grant.id).is_none() && grant.range > 1;
+        let before = self.grant.as_ref().filter(ended)?;
+        match (op, model.released == Some(before.id)) {
+            (_, false) => Some("range burnt"),
+            (Op::Release { used, .. } | Op::Leave { used, .. }, true) => match used.cmp(&before.reserved()) {
+                _ if *used <= before.token => Some("range unused"),
+                Ordering::Greater => Some("used beyond the range"),
+                Ordering::Less | Ordering::Equal => Some("range used"),
+            },
+            _ => None,
+        }
+    }
+}
+
+fn ticket(model: &Resource, op: &Op) -> Option<u64> {
+    match op {
+        Op::Acquire(acquire) => model.queue.iter().find(|entry| entry.id == acquire.id).map(|entry| entry.ticket),
+        _ => None,
+    }
+}
+
+pub(crate) const fn pushed(event: Event) -> &'static str {
+    match event {
+        Event::Granted => "push of a grant",
+        Event::Revoked => "push of a revocation",
+        Event::Wanted => "push that somebody waits",
+        Event::Ending => "push of an end",
+    }
+}
+
+/// Checks that the run met every outcome: otherwise it has not shown that the two agree on it.
+pub(crate) fn check_coverage(seen: &Seen) {
+    let count = |what: &str| seen.get(what).copied().unwrap_or(0);
+    let all: u64 = OUTCOMES.iter().map(|what| count(what)).sum();
+    for outcome in OUTCOMES {
+        assert!(count(outcome) * 50 >= all, "{outcome}: {} of {all}, less than two in a hundred", count(outcome));
+    }
+    for rare in RARE {
+        assert!(count(rare) >= 20, "{rare}: only {}", count(rare));
+    }
+}
+
+/// The outcomes that every run must have seen, each in at least two of a hundred requests.
+const OUTCOMES: [&str; 19] = [
+    "granted",
+    "queued",
+    "busy",
+    "gone",
+    "late",
+    "full",
+    "renewed",
+    "reserved",
+    "revoked",
+    "lost",
+    "released",
+    "not held",
+    "waited",
+    "held",
+    "absent",
+    "marked",
+    "settled",
+    "inspected",
+    "no memory",
+];
+
+/// Cases that every run must meet, however rare they are.
+const RARE: [&str; 23] = [
+    "more",
+    "came back to its place",
+    "forgotten",
+    "sixteen lapses",
+    "push of a grant",
+    "push of a revocation",
+    "push that somebody waits",
+    "push of an end",
+    "lease dated anew",
+    "lapse dated anew",
+    "renewed, kept until as before",
+    "renewed, kept for longer",
+    "range used",
+    "range unused",
+    "used beyond the range",
+    "range burnt",
+    "range cut",
+    "cool-down begun",
+    "late in a cool-down",
+    "cool-down over",
+    "stored as a string",
+    "stored as a hash",
+    "stored as a hash without a queue",
+];
