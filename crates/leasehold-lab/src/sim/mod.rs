@@ -7,11 +7,12 @@
 //! seed is the same run, to the last step, in any process. Only the world is simulated, and nothing of the product:
 //! `Leasehold`, `Mutex`, `Guard` and the session are those of the crate, through its seam.
 //!
-//! A seed plays clients that work (`crew.rs`, `worker.rs`) on the resources that locks protect (`registers.rs`) while
+//! A seed plays clients that work (`crew.rs`, `acts/`) on the resources that locks protect (`registers.rs`) while
 //! faults occur (`faults.rs`, `failover.rs`). Then everything heals. The run waits until all clients are served and
 //! have closed, and examines what is left (`run.rs`). The checker of the test kit, which knows nothing of all this,
 //! judges the history.
 
+mod acts;
 mod aimed;
 mod book;
 mod call;

@@ -1,5 +1,5 @@
 //! The simulation of a quorum: `QuorumStore` as it is shipped, over nodes that are the specification, in the same world
-//! as the rest (`exec.rs`), with the same clients (`crew.rs`, `worker.rs`), judged by the same book and checker.
+//! as the rest (`exec.rs`), with the same clients (`crew.rs`, `acts/`), judged by the same book and checker.
 //!
 //! Each node is a server of its own (`voter.rs`): its clock can be set, and it can lose its memory and restart. Each
 //! client has a connection to each node (`net.rs`) with the delay of that node, which breaks, stalls and is partitioned
