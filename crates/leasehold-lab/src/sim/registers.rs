@@ -327,7 +327,9 @@ mod tests {
             reader.granted(&scene.sim.book, 0, 0);
             let read = || {
                 let (sim, reader) = (Arc::clone(&scene.sim), reader.clone());
-                let reading = async move { drop(read(&sim, &reader).await) };
+                let reading = async move {
+                    read(&sim, &reader).await;
+                };
                 scene.sim.exec.spawn(WORLD, Part::Thread, "a read", Box::pin(reading));
             };
             read();
