@@ -333,15 +333,14 @@ fn observe(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Re
 }
 
 /// Closes the client's end: the requests that it has sent arrive, and then the end of the stream.
-pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
+pub(super) fn client_closes(sim: &Arc<Sim>, id: u64, node: usize) {
     let mut net = lock(&sim.votes);
+    let us = net.delay_us(node);
     let Some(conn) = net.conns.get_mut(&id) else { return };
     if std::mem::replace(&mut conn.is_left, true) {
         return;
     }
     conn.down.clear();
-    let node = conn.node;
-    let us = net.delay_us(node);
     sim.note(id, || format!("connection {id} is closed by its client"));
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Query::End });
 }

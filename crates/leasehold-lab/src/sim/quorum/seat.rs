@@ -88,7 +88,7 @@ impl Way for Route {
     }
 
     fn ended(&self) {
-        net::client_closes(&self.sim, self.id);
+        net::client_closes(&self.sim, self.id, self.node);
         let inbox = lock(&self.inbox).take();
         inbox.into_iter().for_each(|inbox| inbox(NodeMessage::Detached));
     }
