@@ -318,3 +318,82 @@ fn lost_label(lost: LostReason) -> &'static str {
         _ => "lost: otherwise",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold::seam::Pending;
+    use leasehold::{Leasehold, Lost, Released};
+    use leasehold_testkit::checker::{Rules, Violation, check};
+    use leasehold_testkit::history::Event;
+    use tokio::sync::Notify;
+
+    use super::super::book::Book;
+    use super::super::exec::Part;
+    use super::super::link::SimStore;
+    use super::super::plan::Plan;
+    use super::super::rng::Rng;
+    use super::super::stage::Host;
+    use super::*;
+
+    /// The guard of a reader, with its token. Its lease lasts.
+    struct Reader(u64);
+
+    impl Lease for Reader {
+        fn share(&self) -> Share {
+            Share::Shared(1)
+        }
+
+        fn token(&self) -> u64 {
+            self.0
+        }
+
+        fn check(&self) -> Result<(), Lost> {
+            Ok(())
+        }
+
+        fn left_us(&self) -> u64 {
+            60_000 * MS
+        }
+
+        fn lost(&self) -> Pending<Lost> {
+            Box::pin(std::future::pending())
+        }
+
+        fn release(self) -> Pending<leasehold::Result<Released>> {
+            Box::pin(std::future::ready(Ok(Released::Released)))
+        }
+    }
+
+    /// Runs a section under this guard, in a task of a client.
+    fn section(sim: &Arc<Sim>, guard: Reader) {
+        let pid = sim.exec.start(0, 0);
+        let (sim, part) = (Arc::clone(sim), Part::Runtime(sim.exec.start_runtime(pid)));
+        let exec = Arc::clone(&sim.exec);
+        let reading = async move {
+            let store = Arc::new(SimStore { sim: Arc::clone(&sim), pid });
+            let connected = Leasehold::builder("").connect_to(store, Host::new(&sim, pid, Rng::new(1))).await;
+            let leasehold = connected.expect("no fault interferes");
+            let (caller, storm, rng) = (format!("{pid}"), Arc::new(Notify::new()), Rng::new(guard.0));
+            let (until_us, is_renewed, is_kept, lease_us) = (0, true, false, 0);
+            let mut worker =
+                Worker { sim, pid, part, caller, leasehold, storm, rng, until_us, is_renewed, is_kept, lease_us };
+            worker.section(guard, "name-0", 0).await;
+        };
+        exec.spawn(pid, part, "a reader", Box::pin(reading));
+    }
+
+    #[test]
+    fn holders_of_shared_grants_read_at_once_and_write_nothing() {
+        let sim = Sim::new(Plan { faults: Vec::new(), slow_in: 0, hiccup_in: 0, ..Plan::of(1) }, Book::default());
+        (1..=2).for_each(|token| section(&sim, Reader(token)));
+        sim.exec.run(20_000 * MS, || false);
+        let history = sim.book.history(&sim.plan.names);
+        let reads = history.events.iter().filter(|event| matches!(event, Event::Read { number: 0, .. })).count();
+        let writes = |event: &Event| matches!(event, Event::Fenced { .. } | Event::Counted { .. });
+        assert!(reads >= 4 && !history.events.iter().any(writes), "{history:?}");
+        check(&history, &Rules::limit(u32::MAX).at_least(2)).assert_clean();
+        let as_of_a_mutex = check(&history, &Rules::mutex()).violations;
+        assert!(as_of_a_mutex.iter().any(|v| matches!(v, Violation::Overlap { .. })), "they hold at once");
+        assert!(sim.book.wrongs().is_empty(), "{:?}", sim.book.wrongs());
+    }
+}
