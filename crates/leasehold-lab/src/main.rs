@@ -9,6 +9,8 @@ mod bytes;
 #[cfg(leasehold_lab)]
 mod chaos;
 #[cfg(leasehold_lab)]
+mod lease;
+#[cfg(leasehold_lab)]
 mod models;
 #[cfg(leasehold_lab)]
 mod sim;

@@ -102,6 +102,8 @@ pub(crate) fn us(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use leasehold_testkit::history::Share;
+
     use super::*;
 
     fn call(began_us: u64, took_us: u64, error: Option<&str>) -> Call {
@@ -138,7 +140,7 @@ mod tests {
             client: client.into(),
             attempt: 1,
             token: 1,
-            units: 1,
+            share: Share::Exclusive,
             asked_us: 0,
             queued_us: None,
             granted_us,

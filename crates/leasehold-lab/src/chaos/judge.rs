@@ -1,6 +1,6 @@
 //! Judges a round by the histories of its clients, and keeps the score.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -11,6 +11,7 @@ use leasehold_testkit::checker::{self, Rules, Violation};
 use leasehold_testkit::history::{Event, History, Promise};
 
 use super::calm::Calm;
+use super::client::limit_of;
 use super::names::Names;
 use super::notes::{self, Call};
 
@@ -86,7 +87,10 @@ impl Judge {
         events.extend(evidence.ours);
         let history = History { events };
         history.write(evidence.dir.join("merged.jsonl"))?;
-        let report = checker::check(&history, &Rules::mutex().served_within(evidence.served_within));
+        let names: BTreeSet<&str> = history.events.iter().filter_map(Event::name).collect();
+        let limited = |rules: Rules, name: &str| rules.limited(name, limit_of(name));
+        let rules = names.into_iter().fold(Rules::mutex().served_within(evidence.served_within), limited);
+        let report = checker::check(&history, &rules);
         score.refused += report.refused;
         score.lost_updates += report.lost_updates;
         for excused in &report.excused {
@@ -135,6 +139,8 @@ fn reasons(history: &History, excused: &Violation) -> Vec<String> {
     let (kind, name, span) = match excused {
         Violation::Overlap { name, from_us, to_us, .. } => ("overlap", name, (*from_us, *to_us)),
         Violation::LostUpdate { name, from_us, to_us, .. } => ("lost update", name, (*from_us, *to_us)),
+        Violation::ReadChanged { name, from_us, to_us, .. } => ("changed read", name, (*from_us, *to_us)),
+        Violation::ReadTorn { name, .. } => ("torn read", name, (0, u64::MAX)),
         Violation::TokenFell { name, .. } => ("token fell", name, (0, u64::MAX)),
         Violation::SameToken { name, .. } => ("same token", name, (0, u64::MAX)),
         _ => return vec!["other".into()],

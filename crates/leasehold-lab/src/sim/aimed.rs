@@ -8,12 +8,12 @@ use super::crew::Crew;
 use super::exec::{Halt, Pid, lock};
 use super::faults::{crash, set_clock};
 use super::kind::Kind;
+use super::plan::MS;
 use super::quorum;
 use super::rng::Rng;
 use super::stage::Sim;
 use super::words::client;
 
-const MS: u64 = 1000;
 const GRACE_US: u64 = REVOKE_GRACE_MS * MS;
 
 /// Injects the fault into one of the holders. Returns whether there was a holder.

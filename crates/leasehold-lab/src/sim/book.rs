@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use leasehold_spec::{Contention, Delivery};
-use leasehold_testkit::history::{Ended, Event, Fenced, History, Promise};
+use leasehold_testkit::history::{Ended, Event, Fenced, History, Promise, Share};
 
 use super::exec::{Pid, lock};
 use super::jumps::{Jumps, Trip};
@@ -321,30 +321,37 @@ pub(super) struct Grant {
     pub(super) name: String,
     pub(super) client: String,
     pub(super) token: u64,
+    pub(super) share: Share,
 }
 
 impl Grant {
     pub(super) fn granted(&self, book: &Book, asked_us: u64, granted_us: u64) {
-        let Self { name, client, token } = self.clone();
+        let Self { name, client, token, share } = self.clone();
         let queued_us = book.queued_us(&name, token);
         lock(&book.0).entered.insert(name.clone(), token);
         // The token serves as the number of the attempt.
-        let (attempt, units) = (token, 1);
-        book.event(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });
+        let attempt = token;
+        book.event(Event::Granted { name, client, attempt, token, share, asked_us, queued_us, granted_us });
     }
 
     pub(super) fn claimed(&self, book: &Book, at_us: u64) {
-        let Self { name, client, token } = self.clone();
+        let Self { name, client, token, .. } = self.clone();
         book.event(Event::Claimed { name, client, token, at_us });
     }
 
     pub(super) fn ended(&self, book: &Book, at_us: u64, how: Ended) {
-        let Self { name, client, token } = self.clone();
+        let Self { name, client, token, .. } = self.clone();
         book.event(Event::Ended { name, client, token, at_us, how });
     }
 
     pub(super) fn fenced(&self, book: &Book, at_us: u64, answer: Fenced) {
-        let Self { name, client, token } = self.clone();
+        let Self { name, client, token, .. } = self.clone();
         book.event(Event::Fenced { name, client, token, at_us, answer });
+    }
+
+    /// Records a read of the unfenced register. In true time it takes no time.
+    pub(super) fn read(&self, book: &Book, at_us: u64, number: u64) {
+        let Self { name, client, token, .. } = self.clone();
+        book.event(Event::Read { name, client, token, read_us: at_us, at_us, number });
     }
 }

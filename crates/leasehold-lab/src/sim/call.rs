@@ -2,8 +2,34 @@
 //! polled, whatever happens to the program's other runtimes.
 
 use super::exec::{Part, Pid};
+use super::plan::MS;
 use super::stage::Sim;
-use super::worker::MS;
+
+/// A method of the product, and the errors that it may return.
+#[derive(Clone, Copy)]
+pub(super) struct Method {
+    pub(super) what: &'static str,
+    /// It waits for as long as the store cannot be reached.
+    pub(super) waits: bool,
+    /// It may report that a lease is lost.
+    pub(super) may_lose: bool,
+}
+
+impl Method {
+    /// Returns a method that returns an error if the store cannot be reached.
+    pub(super) const fn asks(what: &'static str) -> Self {
+        Self { what, waits: false, may_lose: false }
+    }
+
+    /// Returns a method that waits for as long as the store cannot be reached.
+    pub(super) const fn waits(what: &'static str) -> Self {
+        Self { what, waits: true, may_lose: false }
+    }
+
+    pub(super) const fn may_lose(self) -> Self {
+        Self { may_lose: true, ..self }
+    }
+}
 
 /// A call that has begun.
 pub(super) struct Call {

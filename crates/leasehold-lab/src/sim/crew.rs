@@ -8,15 +8,17 @@ use leasehold::Leasehold;
 use leasehold::seam::{QuorumStore, Store, World};
 use tokio::sync::{Notify, oneshot};
 
+use super::acts;
 use super::call::Call;
 use super::exec::{Part, Pid, lock};
 use super::link::SimStore;
 use super::net::drift;
+use super::plan::MS;
 use super::quorum::SimNode;
 use super::rng::Rng;
 use super::stage::{Host, Sim};
 use super::words::client;
-use super::worker::{MS, Worker};
+use super::worker::Worker;
 
 /// How long some clients that have finished their work wait before they close.
 const CONNECTED: Duration = Duration::from_secs(21);
@@ -242,12 +244,9 @@ async fn operate(sim: Arc<Sim>, pid: Pid, leasehold: Leasehold, called: Arc<Noti
         called.notified().await;
         for name in sim.plan.names.clone() {
             let grace = Duration::from_micros(*rng.pick(&[0, 100 * MS, 1_000 * MS, 5_000 * MS]));
-            let (mutex, part) = (leasehold.mutex(&name), some_part(&sim, pid, &mut rng));
-            let revoking = async move {
-                let holder = mutex.inspect().await.ok()?.holder?;
-                mutex.revoke(&holder, grace).await.ok()
-            };
-            if sim.exec.on(pid, part, "an operator", revoking).await.flatten().is_some() {
+            let revoking = (acts::of(&name).revoke)(&leasehold, &name, grace);
+            let part = some_part(&sim, pid, &mut rng);
+            if sim.exec.on(pid, part, "an operator", revoking).await == Some(true) {
                 sim.book.count("an operator revokes");
             }
         }
@@ -259,7 +258,7 @@ async fn keep_working(mut worker: Worker) {
     loop {
         let (sim, pid, part) = (Arc::clone(&worker.sim), worker.pid, worker.part);
         let mut next = Worker { rng: worker.rng.fork(), ..worker.clone() };
-        if sim.exec.on(pid, part, "a worker", worker.work()).await.is_some() {
+        if sim.exec.on(pid, part, "a worker", acts::work(worker)).await.is_some() {
             return;
         }
         sim.book.count("a worker on another runtime");

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use leasehold_testkit::history::Promise;
 
+use super::breaks;
 use super::exec::lock;
 use super::faults::{exclusion, excuse};
 use super::kind::Kind;
-use super::net::{self, Fate, Net};
+use super::net::Net;
 use super::node::{Clock, Node, Role};
+use super::plan::MS;
 use super::rng::Rng;
 use super::stage::Sim;
-
-const MS: u64 = 1000;
 
 /// The client uses the tokens that were reserved with the lease, and the next holder already has larger ones.
 const FORGOTTEN_LEASE: &str = "a client hands on a lease that the server has forgotten";
@@ -133,11 +133,7 @@ pub(super) fn tokens_may_fall(sim: &Sim, net: &Net) {
 }
 
 fn break_all(sim: &Arc<Sim>, net: &mut Net, node: usize, rng: &mut Rng) {
-    let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == node).map(|(id, _)| *id).collect();
-    for id in ids {
-        let client_us = rng.scaled(1, 100 * MS);
-        net::sever(sim, net, id, Fate::Gone, client_us, 0);
-    }
+    breaks::of_server(sim, net, node, rng);
     net.nodes[node].pending.clear();
     net.nodes[node].inboxes.clear();
 }

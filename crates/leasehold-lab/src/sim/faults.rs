@@ -11,18 +11,19 @@ use leasehold_testkit::history::Promise;
 
 use super::aimed;
 use super::book::Excuse;
+use super::breaks::{self, lasting};
+use super::conns::unblocked;
 use super::crew::Crew;
 use super::exec::{Halt, Part, Pid, lock};
 use super::follow::{self, Waiter, Why};
 use super::kind::Kind;
-use super::net::{self, Fate, Net, unblocked};
+use super::net::{self, Net};
 use super::node::Role;
+use super::plan::MS;
 use super::quorum;
 use super::rng::Rng;
 use super::stage::Sim;
 use super::words::client;
-
-const MS: u64 = 1000;
 
 /// Injects faults until it is time to heal.
 pub(super) async fn go_wrong(sim: Arc<Sim>, crew: Arc<Crew>, mut rng: Rng) {
@@ -49,8 +50,11 @@ pub(super) async fn go_wrong(sim: Arc<Sim>, crew: Arc<Crew>, mut rng: Rng) {
 
 fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
     let is_done = match (&sim.plan.quorum, kind) {
-        (None, Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply) => connection(sim, kind, rng),
         (_, Kind::KillHolder | Kind::PauseHolder) => aimed::inject(sim, crew, kind, rng),
+        (plan, Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply) => match plan {
+            Some(_) => breaks::inject::<quorum::Net>(sim, kind, rng),
+            None => breaks::inject::<Net>(sim, kind, rng),
+        },
         (Some(settings), _) => quorum::inject(sim, crew, settings, kind, rng),
         (None, kind) if kind.is_of_a_process() => {
             crew.anybody(rng).is_some_and(|pid| process(sim, crew, kind, pid, rng))
@@ -60,58 +64,6 @@ fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
     if is_done {
         sim.book.count(kind.name());
     }
-}
-
-/// Returns how long a fault lasts: at most until everything is to heal.
-pub(super) fn lasting(sim: &Sim, rng: &mut Rng, most_us: u64) -> u64 {
-    let left_us = sim.plan.chaos_us.saturating_sub(sim.exec.now_us());
-    rng.scaled(10 * MS, most_us).min(left_us)
-}
-
-fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
-    let for_us = lasting(sim, rng, 10_000 * MS);
-    let mut net = lock(&sim.net);
-    let open = net.open_conns();
-    if open.is_empty() {
-        return false;
-    }
-    let id = *rng.pick(&open);
-    sim.note(id, || format!("FAULT {kind:?} of connection {id}"));
-    let client_us = rng.scaled(1, 200 * MS);
-    let server_us = if rng.percent(70) { client_us } else { rng.scaled(MS, 5_000 * MS) };
-    match kind {
-        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, client_us, server_us),
-        Kind::Ghosts => {
-            let late_us = rng.scaled(MS, 3_000 * MS);
-            // A late request arrives after the server has noticed the break, or before.
-            net::sever(sim, &mut net, id, Fate::Late(late_us), client_us, server_us.max(late_us));
-        }
-        Kind::LoseReply => {
-            if let Some(conn) = net.conns.get_mut(&id) {
-                conn.loses_reply = true;
-            }
-        }
-        Kind::HalfOpen => {
-            if let Some(conn) = net.conns.get_mut(&id) {
-                conn.is_half_open = true;
-            }
-            let there = Arc::clone(sim);
-            sim.exec.after(for_us, move || net::sever(&there, &mut lock(&there.net), id, Fate::Gone, 0, 0));
-        }
-        _ => {
-            if let Some(conn) = net.conns.get_mut(&id) {
-                conn.stalls += 1;
-            }
-            let there = Arc::clone(sim);
-            sim.exec.after(for_us, move || {
-                if let Some(conn) = lock(&there.net).conns.get_mut(&id) {
-                    conn.stalls -= 1;
-                }
-                net::pump(&there, id);
-            });
-        }
-    }
-    true
 }
 
 /// Returns whether the fault had anything to act on.
@@ -124,7 +76,7 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
             *lock(&sim.net).cut_off.entry(pid).or_default() += 1;
             sim.exec.after(for_us, move || {
                 *lock(&there.net).cut_off.entry(pid).or_default() -= 1;
-                unblocked(&there, |conn| conn.pid == pid);
+                unblocked::<Net>(&there, |conn| conn.pid == pid);
             });
         }
         Kind::Pause => {
@@ -163,18 +115,8 @@ pub(super) fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
         follow::begins(sim, held.clone(), Why::Death, know);
         follow::begins(sim, held, Why::UnseenDeath, all);
     }
-    {
-        let mut net = lock(&sim.net);
-        let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.pid == pid).map(|(id, _)| *id).collect();
-        for id in ids {
-            let late_us = rng.scaled(MS, 3_000 * MS);
-            let fate = if rng.percent(50) { Fate::Gone } else { Fate::Late(late_us) };
-            // The server notices the death of a process. It does not notice the death of a machine for this time.
-            let server_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
-            net::sever(sim, &mut net, id, fate, 0, server_us);
-        }
-    }
-    quorum::cut_all(sim, pid, rng);
+    breaks::of_process::<Net>(sim, pid, rng);
+    breaks::of_process::<quorum::Net>(sim, pid, rng);
     crew.dies(pid);
     sim.exec.kill(pid);
     let (crew, again_us) = (Arc::clone(crew), rng.scaled(10 * MS, 3_000 * MS));

@@ -10,9 +10,10 @@ use leasehold::seam::{
 use leasehold::{Error, ErrorKind, NodeView, Result};
 use leasehold_spec::{Answer, Delivery, Event, Name, Op, Renew, SessionId};
 
+use super::conns::{self, Sending};
 use super::exec::{Pid, lock};
 use super::jumps::Trip;
-use super::net;
+use super::net::{self, Net};
 use super::node::{Ask, Reply};
 use super::stage::Sim;
 use super::wire::{Way, Wire};
@@ -69,7 +70,7 @@ impl Way for Route {
 
     fn send(&self, number: u64, ask: Ask) {
         lock(&self.sent_us).push_back(self.sim.exec.now_us());
-        net::send(&self.sim, self.id, net::Way::Up { reply: Some(number), ask });
+        conns::send::<Net>(&self.sim, (0, self.id), Sending::Up { reply: Some(number), ask });
     }
 
     fn answered(&self, (_, made_us): &(Reply, u64)) {
@@ -90,7 +91,7 @@ impl Way for Route {
     }
 
     fn ended(&self) {
-        net::client_closes(&self.sim, self.id);
+        conns::client_closes::<Net>(&self.sim, (0, self.id));
         self.deliver(Message::Detached);
         lock(&self.inbox).take();
     }

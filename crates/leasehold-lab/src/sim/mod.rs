@@ -2,19 +2,22 @@
 //!
 //! A lock fails in schedules that no test machine shows: an answer that is late by more than the margin, a process that
 //! stands still between its check and its write, a replica that lacks the last grant. Here the world is a program. Time
-//! is a number (`exec.rs`), the network is two queues per connection (`net.rs`, `link.rs`), the server is the
+//! is a number (`exec.rs`), the network is two queues per connection (`conns.rs`, `net.rs`, `link.rs`), the server is the
 //! specification over records (`node.rs`), and everything random comes from one seed (`rng.rs`, `plan.rs`): the same
 //! seed is the same run, to the last step, in any process. Only the world is simulated, and nothing of the product:
 //! `Leasehold`, `Mutex`, `Guard` and the session are those of the crate, through its seam.
 //!
-//! A seed plays clients that work (`crew.rs`, `worker.rs`) on the resources that locks protect (`registers.rs`) while
-//! faults occur (`faults.rs`, `failover.rs`). Then everything heals. The run waits until all clients are served and
+//! A seed plays clients that work (`crew.rs`, `acts/`) on the resources that locks protect (`registers.rs`) while
+//! faults occur (`faults.rs`, `breaks.rs`, `failover.rs`). Then everything heals. The run waits until all clients are served and
 //! have closed, and examines what is left (`run.rs`). The checker of the test kit, which knows nothing of all this,
 //! judges the history.
 
+mod acts;
 mod aimed;
 mod book;
+mod breaks;
 mod call;
+mod conns;
 mod core;
 mod crew;
 mod exec;

@@ -12,6 +12,9 @@ use super::kind::Kind;
 use super::quorum::Settings;
 use super::rng::Rng;
 
+/// A millisecond, in microseconds.
+pub(super) const MS: u64 = 1000;
+
 /// The longest that a ready task is kept waiting.
 pub(super) const HICCUP_US: u64 = 20_000;
 

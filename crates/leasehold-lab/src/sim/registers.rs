@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use leasehold_testkit::history::{Answered, Event, Fenced, Promise};
+use leasehold_testkit::history::{Answered, Event, Fenced, Promise, Share};
 use leasehold_testkit::registers::InMemory;
 use tokio::sync::oneshot;
 
@@ -57,24 +57,28 @@ pub(super) async fn write_fenced(sim: &Arc<Sim>, grant: &Grant) -> Option<Fenced
     .await
 }
 
-/// Reads the other register. Returns when it was read, too.
-pub(super) async fn read(sim: &Arc<Sim>, name: &str) -> Option<(u64, u64)> {
-    let (there, name) = (Arc::clone(sim), name.to_owned());
+/// Reads the other register. Returns when it was read, too. A read under a shared grant belongs to the history.
+pub(super) async fn read(sim: &Arc<Sim>, grant: &Grant) -> Option<(u64, u64)> {
+    let (there, grant) = (Arc::clone(sim), grant.clone());
     ask(sim, move || {
-        let number = lock(&there.registers).of.get(&name).copied().unwrap_or_default().read();
-        (number, there.exec.now_us())
+        let number = lock(&there.registers).of.get(&grant.name).copied().unwrap_or_default().read();
+        let now_us = there.exec.now_us();
+        if grant.share != Share::Exclusive {
+            grant.read(&there.book, now_us, number);
+        }
+        (number, now_us)
     })
     .await
 }
 
-/// Writes to the other register. The writer has just checked its lease.
+/// Writes to the other register. The writer has just checked its lease, which is exclusive.
 pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, u64), sent: Sent) -> Option<()> {
     let (there, grant) = (Arc::clone(sim), grant.clone());
     ask(sim, move || {
         let sim = there;
         let at_us = sim.exec.now_us();
-        let (name, client) = (grant.name.clone(), grant.client.clone());
-        for Late { from_us, met, why } in sent.arrives(sim.book.cut_us(&name, grant.token), at_us) {
+        let Grant { name, client, token, .. } = grant;
+        for Late { from_us, met, why } in sent.arrives(sim.book.cut_us(&name, token), at_us) {
             let breaks = Promise::UnfencedWrites;
             sim.book.count(met);
             sim.book.trace(at_us, || format!("{name}, {client}: {met}: {why}, since {:.6}", from_us as f64 / 1e6));
@@ -95,8 +99,9 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
                 written_us: at_us,
             });
         }
+        let answer = Answered::Acknowledged;
         sim.note(read, || format!("the other register of {name}: {client} writes {} over {found}", read + 1));
-        sim.book.event(Event::Counted { name, client, read_us, at_us, read, answer: Answered::Acknowledged });
+        sim.book.event(Event::Counted { name, client, token, read_us, at_us, read, answer });
     })
     .await
 }
@@ -157,7 +162,8 @@ mod tests {
         }
 
         fn grant(&self, client: &str, token: u64) -> Grant {
-            Grant { name: self.sim.plan.names[0].clone(), client: client.into(), token }
+            let (name, share) = (self.sim.plan.names[0].clone(), Share::Exclusive);
+            Grant { name, client: client.into(), token, share }
         }
 
         fn signal(&mut self) -> Pending<Lost> {
@@ -310,5 +316,33 @@ mod tests {
         assert!(violations.iter().any(|violation| violation.contains("both held")), "{violations:?}");
         assert!(violations.iter().any(|violation| violation.contains("the fenced register's write")), "{violations:?}");
         assert!(!scene.sim.book.is_excused(&first.name, 0, 30_000), "it lost no lease");
+    }
+
+    /// A reader reads twice. Between its reads a writer writes, which holds nothing, or which the reader excludes.
+    #[test]
+    fn a_reader_sees_the_number_change_if_a_writer_writes() {
+        for (is_written, violations) in [(false, 0), (true, 1)] {
+            let scene = Scene::new();
+            let reader = Grant { share: Share::Shared(1), ..scene.grant("reader", 1) };
+            reader.granted(&scene.sim.book, 0, 0);
+            let read = || {
+                let (sim, reader) = (Arc::clone(&scene.sim), reader.clone());
+                let reading = async move {
+                    read(&sim, &reader).await;
+                };
+                scene.sim.exec.spawn(WORLD, Part::Thread, "a read", Box::pin(reading));
+            };
+            read();
+            scene.until(3_000);
+            if is_written {
+                let sent = Sent::now(&scene.sim.exec, scene.client, 1_000_000, Box::pin(std::future::pending()));
+                scene.write("writer", 2, (0, 3_000), sent);
+            }
+            scene.until(6_000);
+            read();
+            scene.until(9_000);
+            reader.claimed(&scene.sim.book, 9_000);
+            assert_eq!(scene.judged(), (vec![], 0, violations));
+        }
     }
 }

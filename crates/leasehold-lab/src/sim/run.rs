@@ -9,6 +9,7 @@ use leasehold_spec::GrantState;
 use leasehold_spec::mark::{self, Mark};
 use leasehold_testkit::checker::{Report, Rules, Violation, check};
 
+use super::acts;
 use super::book::Book;
 use super::crew::{Crew, Fate};
 use super::exec::{Part, Pid, Stop, WORLD, lock};
@@ -234,7 +235,8 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
 }
 
 fn judge(sim: &Arc<Sim>) -> Verdict {
-    let rules = Rules::mutex().at_least(0);
+    let limited = |rules: Rules, name: &String| rules.limited(name, acts::of(name).limit);
+    let rules = sim.plan.names.iter().fold(Rules::mutex().at_least(0), limited);
     let rules = if sim.plan.keeps_order() { rules.overtaken_at_most(0) } else { rules };
     let mut report = check(&sim.book.history(&sim.plan.names), &rules);
     let mut wrong = sim.book.wrongs();

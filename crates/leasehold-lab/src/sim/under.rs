@@ -1,19 +1,20 @@
-//! The work under the lock, and whether the holder still believes in its lease.
+//! The work under a lock of any primitive, and whether the holder still believes in its lease.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use leasehold::{Guard, LostReason};
+use leasehold::LostReason;
 use leasehold_spec::limits::{RUN_MAX_US, RUN_PASSES};
-use leasehold_testkit::history::{Ended, Promise};
+use leasehold_testkit::history::{Ended, Promise, Share};
 
 use super::book::{Excuse, Grant};
 use super::exec::lock;
-use super::plan::HICCUP_US;
+use super::plan::{HICCUP_US, MS};
 use super::registers;
 use super::sent::Sent;
 use super::stage::Sim;
-use super::worker::{MS, Worker};
+use super::worker::Worker;
+use crate::lease::Lease;
 
 /// Work that is dropped when its lease is lost, perhaps with a write in flight.
 pub(super) struct Work {
@@ -29,16 +30,17 @@ impl Drop for Work {
 
 impl Worker {
     /// Runs a section under the lock.
-    pub(super) async fn section(&mut self, guard: Guard, name: &str, asked_us: u64) {
+    pub(super) async fn section(&mut self, guard: impl Lease, name: &str, asked_us: u64) {
         let grant = self.entered(&guard, name, asked_us);
         let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
         let rounds = if is_over { 1 } else { self.rng.between(1, 4) };
         self.hold(guard, &grant, rounds).await;
     }
 
-    pub(super) fn entered(&self, guard: &Guard, name: &str, asked_us: u64) -> Grant {
-        let token = guard.token().get();
-        let grant = Grant { name: name.into(), client: self.caller.clone(), token };
+    /// Records that a guard was returned, and judges it.
+    pub(super) fn entered(&self, guard: &impl Lease, name: &str, asked_us: u64) -> Grant {
+        let (token, share) = (guard.token(), guard.share());
+        let grant = Grant { name: name.into(), client: self.caller.clone(), token, share };
         let now_us = self.sim.exec.now_us();
         grant.granted(&self.sim.book, asked_us, now_us);
         // Only a holder that was not notified hands on, and the store's next holder was granted a larger token.
@@ -47,7 +49,7 @@ impl Worker {
             self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us: now_us, why });
         }
         if self.sim.book.is_placed_by_an_old_clock(self.pid, name, token) {
-            let (name, breaks, to_us) = (Some(name.to_owned()), Promise::Exclusion, now_us + left_us(guard));
+            let (name, breaks, to_us) = (Some(name.to_owned()), Promise::Exclusion, now_us + guard.left_us());
             let why = "a delayed message is dated by a clock that was set forward since";
             self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us, why });
         }
@@ -62,6 +64,25 @@ impl Worker {
             self.wrong("lock() returned a guard whose lease was already lost");
         }
         grant
+    }
+
+    /// Checks that a grant reaches its waiter by its push, and not by a later re-check.
+    pub(super) fn judge_latency(&self, guard: &impl Lease, name: &str) {
+        let Some(given_us) = self.sim.book.given_us(name, guard.token()) else { return };
+        let took_us = self.sim.exec.now_us() - given_us;
+        if self.sim.plan.keeps_leases() && took_us > self.sim.plan.soon_us() {
+            self.wrong(&format!("a grant took {took_us} µs to its holder, but no fault interfered"));
+        }
+    }
+
+    /// Checks that a client hands nothing on when it knows of a waiter in strict order.
+    pub(super) fn judge_strict_order(&self, guard: &impl Lease, name: &str) {
+        let (plan, token, now_us) = (&self.sim.plan, guard.token(), self.sim.exec.now_us());
+        let grant = self.sim.book.grant_of(name, token).filter(|grant| *grant != token);
+        let known_us = grant.and_then(|grant| self.sim.book.strict_us(self.pid, grant));
+        if plan.keeps_leases() && plan.hiccup_in == 0 && known_us.is_some_and(|known_us| now_us > known_us + 2 * MS) {
+            self.wrong("P20: a pass, but the client knows of a waiter in strict order");
+        }
     }
 
     /// Judges local hand-over. Once another client waits, a client may hand on only for a limited time and number of
@@ -86,13 +107,13 @@ impl Worker {
         }
     }
 
-    pub(super) async fn hold(&mut self, guard: Guard, grant: &Grant, rounds: u64) {
+    pub(super) async fn hold(&mut self, guard: impl Lease, grant: &Grant, rounds: u64) {
         for _ in 0..rounds {
             if !self.effect(&guard, grant).await {
                 break;
             }
             let us = self.pause_us(&guard);
-            let (left_us, waiting) = (left_us(&guard), self.call("a wait for a loss"));
+            let (left_us, waiting) = (guard.left_us(), self.call("a wait for a loss"));
             let lost = tokio::select! {
                 biased;
                 lost = guard.lost() => Some(lost),
@@ -115,9 +136,9 @@ impl Worker {
     }
 
     /// Returns how long to work: usually for a while; sometimes to the last moment of the lease.
-    fn pause_us(&mut self, guard: &Guard) -> u64 {
+    fn pause_us(&mut self, guard: &impl Lease) -> u64 {
         let us = self.rng.scaled(100, self.sim.plan.section_us);
-        let left_us = left_us(guard);
+        let left_us = guard.left_us();
         let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
         if !is_over && left_us < 12_000 * MS && self.rng.percent(self.sim.plan.lingers) {
             left_us.saturating_sub(200)
@@ -126,7 +147,7 @@ impl Worker {
         }
     }
 
-    async fn end(&mut self, guard: Guard, grant: &Grant) {
+    async fn end(&mut self, guard: impl Lease, grant: &Grant) {
         let book = &self.sim.book;
         self.claims(&guard, grant);
         let how = match guard.check() {
@@ -144,8 +165,19 @@ impl Worker {
         self.give_back(guard, grant).await;
     }
 
-    pub(super) async fn release(&mut self, guard: Guard, grant: &Grant) {
-        let (call, was_left_us) = (self.call("release"), left_us(&guard));
+    /// Gives a guard back: here, or on another part of the program.
+    async fn give_back(&mut self, guard: impl Lease, grant: &Grant) {
+        let there = if self.rng.percent(self.sim.plan.abroad) { self.elsewhere() } else { None };
+        let Some(there) = there else { return self.release(guard, grant).await };
+        self.sim.book.count("a release on another runtime");
+        let (mut deputy, grant) = (self.deputy(there), grant.clone());
+        let release = async move { deputy.release(guard, &grant).await };
+        // If that part ends meanwhile, the session continues with the release.
+        let _released_or_ended = self.sim.exec.on(self.pid, there, "a release elsewhere", release).await;
+    }
+
+    async fn release(&mut self, guard: impl Lease, grant: &Grant) {
+        let (call, was_left_us) = (self.call("release"), guard.left_us());
         let is_patient = self.rng.percent(80);
         let us = self.rng.scaled(1, 100 * MS);
         let released = tokio::select! {
@@ -169,7 +201,7 @@ impl Worker {
     }
 
     /// Panics in the section; the panic drops the guard.
-    fn panics(&self, guard: Guard, grant: &Grant) {
+    fn panics(&self, guard: impl Lease, grant: &Grant) {
         self.sim.book.count("a panic under the lock");
         self.sim.book.panicked(self.pid, &grant.name, grant.token);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
@@ -220,13 +252,13 @@ impl Worker {
         }
     }
 
-    /// Does the work that the lock protects: a write with its token, and a write without one. Returns false if the
-    /// lease is lost.
-    pub(super) async fn effect(&mut self, guard: &Guard, grant: &Grant) -> bool {
+    /// Does the work that the lock protects: a write with its token, and a write without one. A holder of a shared grant
+    /// reads twice instead. Returns false if the lease is lost.
+    pub(super) async fn effect(&mut self, guard: &impl Lease, grant: &Grant) -> bool {
         if !self.claims(guard, grant) {
             return false;
         }
-        let Some(read) = registers::read(&self.sim, &grant.name).await else { return false };
+        let Some(read) = registers::read(&self.sim, grant).await else { return false };
         if self.rng.percent(50) {
             let us = self.rng.scaled(1, 5 * MS);
             self.sleep(us).await;
@@ -234,7 +266,10 @@ impl Worker {
         if !self.claims(guard, grant) {
             return false;
         }
-        let sent = Sent::now(&self.sim.exec, self.pid, left_us(guard), Box::pin(guard.lost()));
+        if grant.share != Share::Exclusive {
+            return registers::read(&self.sim, grant).await.is_some();
+        }
+        let sent = Sent::now(&self.sim.exec, self.pid, guard.left_us(), guard.lost());
         let (sim, plain, fenced) = (Arc::clone(&self.sim), grant.clone(), grant.clone());
         // Both writes at once; some writers do not wait for the answer.
         let write = registers::write(&sim, &plain, read, sent);
@@ -250,7 +285,7 @@ impl Worker {
     }
 
     /// Checks whether the lease is valid, and records a claim if it is.
-    fn claims(&self, guard: &Guard, grant: &Grant) -> bool {
+    fn claims(&self, guard: &impl Lease, grant: &Grant) -> bool {
         match guard.check() {
             Ok(_) => {
                 grant.claimed(&self.sim.book, self.sim.exec.now_us());
@@ -273,10 +308,6 @@ impl Worker {
     }
 }
 
-fn left_us(guard: &Guard) -> u64 {
-    u64::try_from(guard.remaining().as_micros()).unwrap_or(u64::MAX)
-}
-
 fn lost_label(lost: LostReason) -> &'static str {
     match lost {
         lost if lost.is_expiry() => "lost: expired",
@@ -285,5 +316,84 @@ fn lost_label(lost: LostReason) -> &'static str {
         LostReason::Superseded => "lost: superseded",
         LostReason::Closed => "lost: closed",
         _ => "lost: otherwise",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::seam::Pending;
+    use leasehold::{Leasehold, Lost, Released};
+    use leasehold_testkit::checker::{Rules, Violation, check};
+    use leasehold_testkit::history::Event;
+    use tokio::sync::Notify;
+
+    use super::super::book::Book;
+    use super::super::exec::Part;
+    use super::super::link::SimStore;
+    use super::super::plan::Plan;
+    use super::super::rng::Rng;
+    use super::super::stage::Host;
+    use super::*;
+
+    /// The guard of a reader, with its token. Its lease lasts.
+    struct Reader(u64);
+
+    impl Lease for Reader {
+        fn share(&self) -> Share {
+            Share::Shared(1)
+        }
+
+        fn token(&self) -> u64 {
+            self.0
+        }
+
+        fn check(&self) -> Result<(), Lost> {
+            Ok(())
+        }
+
+        fn left_us(&self) -> u64 {
+            60_000 * MS
+        }
+
+        fn lost(&self) -> Pending<Lost> {
+            Box::pin(std::future::pending())
+        }
+
+        fn release(self) -> Pending<leasehold::Result<Released>> {
+            Box::pin(std::future::ready(Ok(Released::Released)))
+        }
+    }
+
+    /// Runs a section under this guard, in a task of a client.
+    fn section(sim: &Arc<Sim>, guard: Reader) {
+        let pid = sim.exec.start(0, 0);
+        let (sim, part) = (Arc::clone(sim), Part::Runtime(sim.exec.start_runtime(pid)));
+        let exec = Arc::clone(&sim.exec);
+        let reading = async move {
+            let store = Arc::new(SimStore { sim: Arc::clone(&sim), pid });
+            let connected = Leasehold::builder("").connect_to(store, Host::new(&sim, pid, Rng::new(1))).await;
+            let leasehold = connected.expect("no fault interferes");
+            let (caller, storm, rng) = (format!("{pid}"), Arc::new(Notify::new()), Rng::new(guard.0));
+            let (until_us, is_renewed, is_kept, lease_us) = (0, true, false, 0);
+            let mut worker =
+                Worker { sim, pid, part, caller, leasehold, storm, rng, until_us, is_renewed, is_kept, lease_us };
+            worker.section(guard, "name-0", 0).await;
+        };
+        exec.spawn(pid, part, "a reader", Box::pin(reading));
+    }
+
+    #[test]
+    fn holders_of_shared_grants_read_at_once_and_write_nothing() {
+        let sim = Sim::new(Plan { faults: Vec::new(), slow_in: 0, hiccup_in: 0, ..Plan::of(1) }, Book::default());
+        (1..=2).for_each(|token| section(&sim, Reader(token)));
+        sim.exec.run(20_000 * MS, || false);
+        let history = sim.book.history(&sim.plan.names);
+        let reads = history.events.iter().filter(|event| matches!(event, Event::Read { number: 0, .. })).count();
+        let writes = |event: &Event| matches!(event, Event::Fenced { .. } | Event::Counted { .. });
+        assert!(reads >= 4 && !history.events.iter().any(writes), "{history:?}");
+        check(&history, &Rules::limit(u32::MAX).at_least(2)).assert_clean();
+        let as_of_a_mutex = check(&history, &Rules::mutex()).violations;
+        assert!(as_of_a_mutex.iter().any(|v| matches!(v, Violation::Overlap { .. })), "they hold at once");
+        assert!(sim.book.wrongs().is_empty(), "{:?}", sim.book.wrongs());
     }
 }

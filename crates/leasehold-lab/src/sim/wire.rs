@@ -17,9 +17,9 @@ use super::exec::lock;
 
 /// The requests, answers and pushes of a connection, and its route.
 pub(super) trait Way: Send + Sync + 'static {
-    type Ask: Send;
-    type Reply: Send;
-    type Push: Send;
+    type Ask: Send + 'static;
+    type Reply: Send + 'static;
+    type Push: Send + 'static;
 
     /// Sends a request.
     fn send(&self, number: u64, ask: Self::Ask);

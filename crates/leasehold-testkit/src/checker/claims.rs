@@ -1,4 +1,5 @@
-//! Exclusion: at no time do the claimed units exceed the limit.
+//! Exclusion: at no time do the claimed units exceed the limit. An exclusive grant takes the whole limit, so no other grant
+//! is allowed beside it. Shared grants may overlap, as long as there are units left.
 
 use std::collections::BTreeSet;
 
@@ -13,6 +14,8 @@ pub(super) fn check(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
         .collect();
     moments.sort_unstable();
 
+    let limit = rules.limit_of(lock.name);
+    let taken = |grant: &Grant<'_>| u64::from(grant.share.units(limit));
     let mut units = 0u64;
     // The current claims, ordered by their ends: a new claim overlaps with the last of them for the longest time.
     let mut now: BTreeSet<(u64, usize)> = BTreeSet::new();
@@ -20,12 +23,12 @@ pub(super) fn check(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
         let grant = &lock.grants[i];
         match moment {
             Moment::Ends => {
-                units -= u64::from(grant.units);
+                units -= taken(grant);
                 now.remove(&(grant.claimed_us, i));
             }
             Moment::Begins => {
-                units += u64::from(grant.units);
-                if units > u64::from(rules.limit) {
+                units += taken(grant);
+                if units > u64::from(limit) {
                     found(lock, now.last().map(|&(_, other)| &lock.grants[other]), grant, report);
                 }
                 now.insert((grant.claimed_us, i));

@@ -8,11 +8,12 @@
 //! |---|---|
 //! | tokens are unique | tokens of a name |
 //! | tokens grow | a grant that was complete before an attempt began has the smaller token; of two exclusive grants, the one that was claimed first has the smaller token |
-//! | exclusion | at no time do the claimed units exceed the limit |
+//! | exclusion | at no time do the claimed units exceed the limit; an exclusive grant takes all of them |
 //! | loss is final | no client claims a grant after it has recorded the end of that grant |
 //! | the queue's order | the largest number of times that a waiter was overtaken |
 //! | the fenced register | its tokens never fall; it has counted all acknowledged writes, and in addition at most the unanswered ones |
 //! | the unfenced register | each lost update, with the two sections between which it was lost |
+//! | readers | a holder of a shared grant writes no register, and the number that it reads does not change while it holds |
 //! | liveness | from a repair to the next fault every attempt ends within a bound, and is not refused while nobody holds |
 //! | no residue | the residue that the test has found; and that it has checked |
 //! | the history is not vacuous | how many grants there were, how many of them after waiting, how many before the first fault |
@@ -37,7 +38,7 @@ use std::collections::BTreeMap;
 
 pub use self::rules::Rules;
 pub use self::violation::Violation;
-use crate::history::{Event, History, Promise};
+use crate::history::{Event, History, Promise, Share};
 
 /// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,7 +122,7 @@ pub fn check(history: &History, rules: &Rules) -> Report {
 struct Grant<'a> {
     client: &'a str,
     token: u64,
-    units: u32,
+    share: Share,
     asked_us: u64,
     queued_us: Option<u64>,
     granted_us: u64,
@@ -143,6 +144,8 @@ impl Grant<'_> {
 struct Lock<'a> {
     name: &'a str,
     grants: Vec<Grant<'a>>,
+    /// The indexes of the grants, by client and token.
+    known: BTreeMap<(&'a str, u64), usize>,
     faults: Vec<(Promise, u64, u64)>,
 }
 
@@ -154,16 +157,15 @@ enum Excuse {
 
 impl<'a> Lock<'a> {
     fn new(name: &'a str, events: &[&'a Event], report: &mut Report) -> Self {
-        let mut lock = Self { name, grants: Vec::new(), faults: Vec::new() };
-        let mut known: BTreeMap<(&str, u64), usize> = BTreeMap::new();
+        let mut lock = Self { name, grants: Vec::new(), known: BTreeMap::new(), faults: Vec::new() };
         for event in events {
             match event {
-                Event::Granted { client, token, units, asked_us, queued_us, granted_us, .. } => {
-                    known.insert((client, *token), lock.grants.len());
+                Event::Granted { client, token, share, asked_us, queued_us, granted_us, .. } => {
+                    lock.known.insert((client, *token), lock.grants.len());
                     lock.grants.push(Grant {
                         client,
                         token: *token,
-                        units: *units,
+                        share: *share,
                         asked_us: *asked_us,
                         queued_us: *queued_us,
                         granted_us: *granted_us,
@@ -175,22 +177,23 @@ impl<'a> Lock<'a> {
                 _ => {}
             }
         }
-        lock.add_claims(events, &known, report);
+        lock.add_claims(events, report);
         report.grants += lock.grants.len() as u64;
         report.queued += lock.grants.iter().filter(|grant| grant.queued_us.is_some()).count() as u64;
         report.claimed += lock.grants.iter().filter(|grant| grant.is_claimed()).count() as u64;
         lock
     }
 
-    fn add_claims(&mut self, events: &[&'a Event], known: &BTreeMap<(&str, u64), usize>, report: &mut Report) {
+    fn add_claims(&mut self, events: &[&'a Event], report: &mut Report) {
         for event in events {
             let (client, token) = match event {
                 Event::Claimed { client, token, .. }
                 | Event::Ended { client, token, .. }
-                | Event::Fenced { client, token, .. } => (client, *token),
+                | Event::Fenced { client, token, .. }
+                | Event::Read { client, token, .. } => (client, *token),
                 _ => continue,
             };
-            let Some(&index) = known.get(&(client.as_str(), token)) else {
+            let Some(&index) = self.known.get(&(client.as_str(), token)) else {
                 let (name, client) = (self.name.into(), client.clone());
                 report.violations.push(Violation::UnknownGrant { name, client, token });
                 continue;
@@ -214,6 +217,12 @@ impl<'a> Lock<'a> {
                 report.violations.push(Violation::ClaimedAfterEnd { name, client, token: grant.token, late_us });
             }
         }
+    }
+
+    /// Returns this grant, if it is a shared one.
+    fn shared(&self, client: &str, token: u64) -> Option<&Grant<'a>> {
+        let grant = &self.grants[*self.known.get(&(client, token))?];
+        (grant.share != Share::Exclusive).then_some(grant)
     }
 
     /// Returns whether a fault that breaks this promise was declared for some time between these times.

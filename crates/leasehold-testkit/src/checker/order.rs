@@ -73,9 +73,10 @@ fn order_of_holding<'g, 'a>(lock: &'g Lock<'a>, rules: &Rules) -> Vec<(Fall<'g, 
     let mut claimed: Vec<&Grant<'_>> = lock.grants.iter().filter(|grant| grant.is_claimed()).collect();
     // Of two grants in the same microsecond neither was first.
     claimed.sort_by_key(|grant| (grant.granted_us, grant.token));
+    let limit = rules.limit_of(lock.name);
     let (mut largest, mut largest_exclusive, mut falls) = (None, None, Vec::new());
     for grant in claimed {
-        let is_exclusive = grant.units == rules.limit;
+        let is_exclusive = grant.share.units(limit) == limit;
         let earlier = if is_exclusive { largest } else { largest_exclusive };
         let promises: Promises = &[Promise::Tokens, Promise::Exclusion];
         falls.extend(above(earlier, grant).map(|fall| (fall, promises)));

@@ -1,6 +1,9 @@
 //! The purpose of the lock: registers that its holders write. The fenced register refuses old tokens and must always be
 //! right. The unfenced register refuses nothing, and shows the value of a lock without fencing.
 //!
+//! A holder of a shared grant only reads the unfenced register. While it holds, no client may write: each read that it
+//! made under its lease returns the same number. A read counts if the holder claimed the grant after it.
+//!
 //! An update of the unfenced register is lost in one of two ways. Each loss is found with its pair of writers, so that a
 //! fault excuses it only if the fault was active between them:
 //!
@@ -13,12 +16,15 @@
 //! of the pair may have read an old number that a third, late write had brought back. The third writer was in its
 //! section when the first wrote: somewhere in the first's own window.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::{Lock, Report, Violation};
 use crate::history::{Answered, Event, Fenced, Promise};
 
 pub(super) fn check(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
     fenced(lock, events, report);
     unfenced(lock, events, report);
+    shared(lock, events, report);
 }
 
 fn fenced(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
@@ -128,4 +134,44 @@ fn lost(lock: &Lock<'_>, [earlier, later]: [Write<'_>; 2], (from_us, to_us): (u6
     report.lost_updates += 1;
     let excuse = lock.excuse_any(&[Promise::Exclusion, Promise::UnfencedWrites], from_us, to_us);
     report.found(violation, excuse);
+}
+
+/// Checks the holders of shared grants: they write nothing, and read what was written before they held.
+fn shared(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
+    let (mut written, mut reads) = (BTreeSet::from([0]), BTreeMap::<_, Vec<_>>::new());
+    for event in events {
+        match event {
+            Event::Read { client, token, read_us, at_us, number, .. } => {
+                let grant = lock.shared(client, *token).filter(|grant| *at_us <= grant.claimed_us);
+                let read = grant.map(|_| (*read_us, *at_us, *number));
+                reads.entry((client, *token)).or_default().extend(read);
+            }
+            Event::Fenced { client, token, .. } | Event::Counted { client, token, .. }
+                if lock.shared(client, *token).is_some() =>
+            {
+                let (name, client, token) = (lock.name.into(), client.clone(), *token);
+                report.violations.push(Violation::WroteShared { name, client, token });
+            }
+            // A client that was killed with a write in flight has not recorded it; the next one has read the number.
+            Event::Counted { read, .. } => written.extend([*read, read + 1]),
+            Event::FinalCounted { count, .. } => drop(written.insert(*count)),
+            _ => {}
+        }
+    }
+    let promises = [Promise::Exclusion, Promise::UnfencedWrites];
+    for ((client, token), mut reads) in reads {
+        reads.sort_unstable();
+        let name = || lock.name.to_owned();
+        for &(_, at_us, number) in reads.iter().filter(|(.., number)| !written.contains(number)) {
+            let excuse = lock.excuse_any(&promises, 0, at_us);
+            report.found(Violation::ReadTorn { name: name(), client: client.clone(), token, number }, excuse);
+        }
+        for pair in reads.windows(2).filter(|pair| pair[0].2 != pair[1].2) {
+            let (from_us, to_us, numbers) = (pair[0].0, pair[1].1, [pair[0].2, pair[1].2]);
+            let excuse = lock.excuse_any(&promises, from_us, to_us);
+            let changed =
+                Violation::ReadChanged { name: name(), client: client.clone(), token, numbers, from_us, to_us };
+            report.found(changed, excuse);
+        }
+    }
 }

@@ -1,11 +1,14 @@
 //! The requirements for a history.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The requirements for a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    pub(super) limit: u32,
+    limit: u32,
+    /// The names that have another limit.
+    limits: BTreeMap<String, u32>,
     pub(super) min_grants: u64,
     pub(super) min_queued: u64,
     pub(super) min_rate: Option<Rate>,
@@ -28,11 +31,12 @@ impl Rules {
         Self::limit(1)
     }
 
-    /// Requires at most this many units at a time: the permits of a semaphore, or the units of a writer.
+    /// Requires at most this many units at a time: the permits of a semaphore, or any number of readers.
     #[must_use]
     pub const fn limit(limit: u32) -> Self {
         Self {
             limit,
+            limits: BTreeMap::new(),
             min_grants: 1,
             min_queued: 0,
             min_rate: None,
@@ -40,6 +44,13 @@ impl Rules {
             served_within_us: None,
             looked_for: &[],
         }
+    }
+
+    /// Requires at most this many units at a time for this name, instead of the limit of the other names.
+    #[must_use]
+    pub fn limited(mut self, name: &str, limit: u32) -> Self {
+        self.limits.insert(name.to_owned(), limit);
+        self
     }
 
     /// Requires at least this many grants over all names. A test in which no client ever gets the lock breaks no other
@@ -95,6 +106,11 @@ impl Rules {
     pub const fn looked_for(mut self, what: &'static [&'static str]) -> Self {
         self.looked_for = what;
         self
+    }
+
+    /// Returns the limit of a name.
+    pub(super) fn limit_of(&self, name: &str) -> u32 {
+        self.limits.get(name).copied().unwrap_or(self.limit)
     }
 }
 

@@ -50,11 +50,14 @@ fn a_token_that_falls_among_waiters_is_found() {
 
 #[test]
 fn readers_may_learn_of_their_tokens_in_any_order_but_not_across_a_writer() {
-    let readers = || Story::default().grant("a", 11, 100, 110).until(140).grant("b", 10, 100, 120).until(150);
+    let readers = || {
+        let story = Story::default().grant("a", 11, 100, 110).shared(1).until(140);
+        story.grant("b", 10, 100, 120).shared(1).until(150)
+    };
     readers().check(&Rules::limit(8)).assert_clean();
-    let writer = readers().grant("w", 9, 100, 160).units(8).until(170);
+    let writer = readers().grant("w", 9, 100, 160).until(170);
     assert!(matches!(only(&writer.check(&Rules::limit(8))), Violation::TokenFell { earlier: 11, later: 9, .. }));
-    let reader = Story::default().grant("w", 9, 100, 110).units(8).until(120).grant("a", 8, 100, 130).until(140);
+    let reader = Story::default().grant("w", 9, 100, 110).until(120).grant("a", 8, 100, 130).shared(1).until(140);
     assert!(matches!(only(&reader.check(&Rules::limit(8))), Violation::TokenFell { earlier: 9, later: 8, .. }));
 }
 
@@ -83,8 +86,9 @@ fn an_overlap_with_one_that_began_long_before_is_found() {
 
 #[test]
 fn an_overlap_lasts_as_long_as_the_longest_earlier_claim() {
-    let story = Story::default().grant("a", 10, 100, 110).until(900).grant("b", 11, 100, 120).until(220);
-    let report = story.grant("c", 12, 100, 210).until(300).check(&Rules::limit(2));
+    let story = Story::default().grant("a", 10, 100, 110).shared(1).until(900);
+    let story = story.grant("b", 11, 100, 120).shared(1).until(220);
+    let report = story.grant("c", 12, 100, 210).shared(1).until(300).check(&Rules::limit(2));
     assert!(matches!(only(&report), Violation::Overlap { tokens: [10, 12], from_us: 210, to_us: 300, .. }));
 }
 
@@ -106,10 +110,41 @@ fn a_hand_over_within_a_microsecond_and_a_grant_without_a_claim_are_no_overlap()
 
 #[test]
 fn a_semaphore_is_full_and_not_fuller() {
-    let two = || Story::default().grant("a", 10, 100, 110).units(2).until(200).grant("b", 11, 100, 120).until(200);
+    let two = || {
+        let story = Story::default().grant("a", 10, 100, 110).shared(2).until(200);
+        story.grant("b", 11, 100, 120).shared(1).until(200)
+    };
     two().check(&Rules::limit(3)).assert_clean();
-    let report = two().grant("c", 12, 100, 130).until(200).check(&Rules::limit(3));
+    let report = two().grant("c", 12, 100, 130).shared(1).until(200).check(&Rules::limit(3));
     assert!(matches!(only(&report), Violation::Overlap { tokens: [_, 12], .. }));
+    // The limit of this name, and not the limit of another name.
+    two().check(&Rules::mutex().limited(NAME, 3).limited("other", 2)).assert_clean();
+    assert!(matches!(only(&two().check(&Rules::limit(3).limited(NAME, 2))), Violation::Overlap { .. }));
+}
+
+#[test]
+fn shared_grants_overlap_and_an_exclusive_grant_excludes_all() {
+    let readers = || {
+        let story = Story::default().grant("a", 10, 100, 110).shared(1).until(200);
+        story.grant("b", 11, 100, 120).shared(1).until(210)
+    };
+    let rules = Rules::limit(u32::MAX);
+    readers()
+        .grant("w", 12, 100, 210)
+        .until(300)
+        .grant("c", 13, 100, 300)
+        .shared(1)
+        .until(310)
+        .check(&rules)
+        .assert_clean();
+    let early = readers().grant("w", 12, 100, 209).until(300).check(&rules);
+    assert!(matches!(only(&early), Violation::Overlap { tokens: [11, 12], from_us: 209, to_us: 210, .. }));
+    let late =
+        readers().grant("w", 12, 100, 210).until(300).grant("c", 13, 100, 299).shared(1).until(310).check(&rules);
+    assert!(matches!(only(&late), Violation::Overlap { tokens: [12, 13], from_us: 299, to_us: 300, .. }));
+    let writers =
+        Story::default().grant("v", 10, 100, 110).until(220).grant("w", 11, 105, 210).until(300).check(&rules);
+    assert!(matches!(only(&writers), Violation::Overlap { tokens: [10, 11], .. }));
 }
 
 #[test]
@@ -172,9 +207,9 @@ fn overtaking_is_counted() {
 fn names_are_judged_separately() {
     let mut events = good().0;
     for event in good().0 {
-        if let Event::Granted { client, attempt, token, units, asked_us, queued_us, granted_us, .. } = event {
+        if let Event::Granted { client, attempt, token, share, asked_us, queued_us, granted_us, .. } = event {
             let name = "other".into();
-            events.push(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });
+            events.push(Event::Granted { name, client, attempt, token, share, asked_us, queued_us, granted_us });
         }
     }
     let report = check(&History { events }, &Rules::mutex().at_least(4));

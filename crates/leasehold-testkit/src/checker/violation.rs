@@ -24,6 +24,12 @@ pub enum Violation {
     FenceMiscounted { name: String, acknowledged: u64, unknown: u64, counted: u64 },
     /// An update of the unfenced register was lost, between these times.
     LostUpdate { name: String, read: u64, clients: [String; 2], from_us: u64, to_us: u64 },
+    /// A client wrote a register under a shared grant.
+    WroteShared { name: String, client: String, token: u64 },
+    /// The register changed while a client had a shared grant: it read two numbers, between these times.
+    ReadChanged { name: String, client: String, token: u64, numbers: [u64; 2], from_us: u64, to_us: u64 },
+    /// A client read a number under a shared grant that no client had written.
+    ReadTorn { name: String, client: String, token: u64, number: u64 },
     /// No fault was active any more, and an attempt was neither granted nor abandoned in time.
     Unserved { name: String, client: String, attempt: u64, since_us: u64, waited_us: Option<u64> },
     /// No fault was active any more, and several attempts in a row were refused, although no client held.
@@ -70,6 +76,15 @@ impl fmt::Display for Violation {
             ),
             Self::LostUpdate { name, read, clients: [a, b], from_us, to_us } => {
                 write!(f, "{name}: the update of {a}, which had read {read}, was lost to {b}, {from_us} to {to_us} µs")
+            }
+            Self::WroteShared { name, client, token } => {
+                write!(f, "{name}: {client} wrote a register under its shared grant, token {token}")
+            }
+            Self::ReadChanged { name, client, token, numbers: [a, b], from_us, to_us } => {
+                write!(f, "{name}: {client} (shared, token {token}) read {a} and then {b}, {from_us} to {to_us} µs")
+            }
+            Self::ReadTorn { name, client, token, number } => {
+                write!(f, "{name}: {client} (shared, token {token}) read {number}, which no client had written")
             }
             Self::Unserved { name, client, attempt, since_us, waited_us: Some(waited_us) } => {
                 write!(

@@ -52,8 +52,7 @@ pub enum Event {
         client: String,
         attempt: u64,
         token: u64,
-        /// The units of the name's limit that it takes: 1 of 1 for a mutex.
-        units: u32,
+        share: Share,
         /// When the attempt began, or earlier.
         asked_us: u64,
         /// When the client knew that it was in the queue, or later; `None` if it never knew.
@@ -73,12 +72,24 @@ pub enum Event {
     Counted {
         name: String,
         client: String,
+        token: u64,
         /// When the register was read, or earlier.
         read_us: u64,
         /// When the write got its reply, or later.
         at_us: u64,
         read: u64,
         answer: Answered,
+    },
+    /// A read of the unfenced register under a shared grant. Until the grant ends, no client may write the register.
+    Read {
+        name: String,
+        client: String,
+        token: u64,
+        /// When the register was read, or earlier.
+        read_us: u64,
+        /// When the reply arrived, or later.
+        at_us: u64,
+        number: u64,
     },
     /// The final count of the fenced register.
     FinalFenced { name: String, count: u64 },
@@ -95,6 +106,28 @@ pub enum Event {
     Died { client: String, at_us: u64 },
     /// Residue at the end: keys, queue entries, subscriptions, tasks that should not be there.
     Residue { what: String, count: u64 },
+}
+
+/// The part of a name that a grant takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Share {
+    /// The whole name: a mutex, or a writer. Its holder writes the registers.
+    Exclusive,
+    /// This many units of the limit of the name: a reader takes 1, and a semaphore counts permits. Its holder only reads
+    /// the registers.
+    Shared(u32),
+}
+
+impl Share {
+    /// Returns how many units it takes of this limit.
+    #[must_use]
+    pub const fn units(self, limit: u32) -> u32 {
+        match self {
+            Self::Exclusive => limit,
+            Self::Shared(units) => units,
+        }
+    }
 }
 
 /// The reason why an attempt ended without a grant.
@@ -170,6 +203,7 @@ impl Event {
             | Self::Ended { name, .. }
             | Self::Fenced { name, .. }
             | Self::Counted { name, .. }
+            | Self::Read { name, .. }
             | Self::FinalFenced { name, .. }
             | Self::FinalCounted { name, .. }
             | Self::Fault { name, .. } => Some(name),

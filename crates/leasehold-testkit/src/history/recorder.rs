@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::{Answered, Ended, Event, Fenced, GaveUp, History, Promise, line};
+use super::{Answered, Ended, Event, Fenced, GaveUp, History, Promise, Share, line};
 use crate::clock::boottime_us;
 
 /// Records the actions of clients. Clones write to the same history, by the same clock.
@@ -96,7 +96,8 @@ impl Recorder {
         let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
         let (name, client) = (name.to_owned(), client.to_owned());
         self.record(Event::Asked { name: name.clone(), client: client.clone(), attempt, at_us: asked_us });
-        Attempt { recorder: self.clone(), name, client, attempt, units: 1, asked_us, queued_us: None }
+        let share = Share::Exclusive;
+        Attempt { recorder: self.clone(), name, client, attempt, share, asked_us, queued_us: None }
     }
 
     /// Declares that a promise does not hold for this name, from now on and for this long.
@@ -135,15 +136,15 @@ pub struct Attempt {
     name: String,
     client: String,
     attempt: u64,
-    units: u32,
+    share: Share,
     asked_us: u64,
     queued_us: Option<u64>,
 }
 
 impl Attempt {
-    /// Sets how many units of the limit the attempt requests.
-    pub fn units(mut self, units: u32) -> Self {
-        self.units = units;
+    /// Sets which part of the name the attempt requests. The default is the whole name.
+    pub fn share(mut self, share: Share) -> Self {
+        self.share = share;
         self
     }
 
@@ -154,10 +155,10 @@ impl Attempt {
 
     /// Records that the attempt was granted with this token.
     pub fn granted(self, token: u64) -> Held {
-        let Self { recorder, name, client, attempt, units, asked_us, queued_us } = self;
+        let Self { recorder, name, client, attempt, share, asked_us, queued_us } = self;
         let granted_us = recorder.now_us();
         let held = Held { recorder, name: name.clone(), client: client.clone(), token, granted_us };
-        held.recorder.record(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });
+        held.recorder.record(Event::Granted { name, client, attempt, token, share, asked_us, queued_us, granted_us });
         held
     }
 
@@ -214,6 +215,15 @@ impl Held {
         Counting { held: self, read_us: self.granted_us }.wrote(read, answer);
     }
 
+    /// Reads the unfenced register under a shared grant, and records the number if there is one.
+    pub fn read(&self, read: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        let read_us = self.recorder.now_us();
+        let number = read()?;
+        let ((name, client), token, at_us) = (self.identity(), self.token, self.recorder.now_us());
+        self.recorder.record(Event::Read { name, client, token, read_us, at_us, number });
+        Some(number)
+    }
+
     fn identity(&self) -> (String, String) {
         (self.name.clone(), self.client.clone())
     }
@@ -229,7 +239,8 @@ pub struct Counting<'a> {
 impl Counting<'_> {
     /// Records that `read + 1` was written after `read` was read.
     pub fn wrote(self, read: u64, answer: Answered) {
-        let ((name, client), at_us) = (self.held.identity(), self.held.recorder.now_us());
-        self.held.recorder.record(Event::Counted { name, client, read_us: self.read_us, at_us, read, answer });
+        let Self { held, read_us } = self;
+        let ((name, client), token, at_us) = (held.identity(), held.token, held.recorder.now_us());
+        held.recorder.record(Event::Counted { name, client, token, read_us, at_us, read, answer });
     }
 }

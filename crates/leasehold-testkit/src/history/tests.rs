@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::*;
 use crate::clock::boottime_us;
 
-const EVENTS: usize = 17;
+const EVENTS: usize = 18;
 
 fn one_of_each(recorder: &Recorder) {
-    let mut attempt = recorder.attempt("n\n\"ä", "c").units(3);
+    let mut attempt = recorder.attempt("n\n\"ä", "c").share(Share::Shared(3));
     attempt.queued();
     let held = attempt.granted((1 << 53) - 1);
     held.claims(|| true);
@@ -20,6 +20,7 @@ fn one_of_each(recorder: &Recorder) {
     held.fenced(Fenced::Refused);
     held.counted(4, Answered::Unknown);
     held.counting().wrote(5, Answered::Acknowledged);
+    assert_eq!((held.read(|| Some(6)), held.read(|| None)), (Some(6), None));
     held.ended(Ended::Lost("expired".into()));
     recorder.attempt("n", "c").gave_up(GaveUp::Failed("unreachable".into()));
     recorder.excuse("n", Promise::Exclusion, Duration::from_secs(1), "the clock jumps");
@@ -67,11 +68,13 @@ fn every_time_is_read_from_the_given_clock() {
     let counting = held.counting();
     counting.wrote(0, Answered::Acknowledged);
     recorder.excuse("n", Promise::Tokens, Duration::from_micros(10), "");
+    held.read(|| Some(now.load(Ordering::Relaxed)));
     let events = recorder.history().events;
     assert!(matches!(events[1], Event::Granted { asked_us: 0, granted_us: 1, .. }), "{events:?}");
     assert!(matches!(events[2], Event::Claimed { at_us: 2, .. }), "{events:?}");
     assert!(matches!(events[3], Event::Counted { read_us: 3, at_us: 4, .. }), "{events:?}");
     assert!(matches!(events[4], Event::Fault { from_us: 5, to_us: 15, .. }), "{events:?}");
+    assert!(matches!(events[5], Event::Read { read_us: 6, number: 7, at_us: 7, .. }), "{events:?}");
 }
 
 #[test]

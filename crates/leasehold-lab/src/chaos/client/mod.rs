@@ -13,12 +13,14 @@
 //! its parent: by the signal that the kernel then sends, which reaches a stopped process too, and at the end of its
 //! standard input.
 
+mod acts;
 mod call;
 mod fate;
 mod ordered;
 mod runtimes;
 mod section;
 mod shift;
+mod turn;
 
 use std::io::BufRead;
 use std::path::PathBuf;
@@ -35,6 +37,7 @@ use super::kind::Kind;
 use super::names::Names;
 use super::notes::Notes;
 use super::options::Store;
+pub(super) use acts::limit_of;
 use fate::{Fate, Reported};
 use leasehold_testkit::Random;
 use leasehold_testkit::Recorder;
@@ -163,7 +166,7 @@ impl Work {
         for _ in 0..TASKS {
             let (registers, seed) = (self.settings.registers, self.random.number());
             self.spawn(at, Some(Arc::clone(&reported)), move |shift, client, me| async move {
-                shift.work(&client, (&me, at, registers), seed).await;
+                acts::work(&shift, &client, (&me, at, registers), seed).await;
             });
         }
     }

@@ -6,19 +6,19 @@ use std::sync::Arc;
 use leasehold_testkit::history::Promise;
 
 use super::super::book::Excuse;
+use super::super::breaks::{self, lasting};
+use super::super::conns::unblocked;
 use super::super::crew::Crew;
 use super::super::exec::{Pid, lock};
-use super::super::faults::{lasting, process};
+use super::super::faults::process;
 use super::super::follow;
 use super::super::kind::Kind;
-use super::super::net::Fate;
+use super::super::plan::MS;
 use super::super::rng::Rng;
 use super::super::stage::Sim;
 use super::net::{self, Net};
 use super::pledges::Broken;
 use super::settings::Settings;
-
-const MS: u64 = 1000;
 
 /// Returns whether the fault had anything to act on.
 pub(in super::super) fn inject(
@@ -29,7 +29,6 @@ pub(in super::super) fn inject(
     rng: &mut Rng,
 ) -> bool {
     match kind {
-        Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply => connection(sim, kind, rng),
         Kind::Partition => crew.anybody(rng).is_some_and(|pid| {
             partition(sim, &[pid], settings, rng);
             true
@@ -41,46 +40,6 @@ pub(in super::super) fn inject(
         kind if kind.is_of_a_process() => crew.anybody(rng).is_some_and(|pid| process(sim, crew, kind, pid, rng)),
         _ => node(sim, settings, kind, rng),
     }
-}
-
-fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
-    let for_us = lasting(sim, rng, 10_000 * MS);
-    let mut net = lock(&sim.votes);
-    let open = net.open_conns();
-    if open.is_empty() {
-        return false;
-    }
-    let id = *rng.pick(&open);
-    sim.note(id, || format!("FAULT {kind:?} of connection {id}"));
-    let client_us = rng.scaled(1, 200 * MS);
-    let node_us = if rng.percent(70) { client_us } else { rng.scaled(MS, 5_000 * MS) };
-    match kind {
-        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, client_us, node_us),
-        Kind::Ghosts => {
-            let late_us = rng.scaled(MS, 3_000 * MS);
-            net::sever(sim, &mut net, id, Fate::Late(late_us), client_us, node_us.max(late_us));
-        }
-        Kind::LoseReply => {
-            net.conns.entry(id).and_modify(|conn| conn.loses_reply = true);
-        }
-        Kind::HalfOpen => {
-            net.conns.entry(id).and_modify(|conn| conn.is_half_open = true);
-            let there = Arc::clone(sim);
-            sim.exec.after(for_us, move || net::sever(&there, &mut lock(&there.votes), id, Fate::Gone, 0, 0));
-        }
-        _ => {
-            // Only requests, only replies, or both.
-            let ways = *rng.pick(&[[1, 0], [0, 1], [0, 1], [1, 1]]);
-            net.conns.entry(id).and_modify(|conn| (0..2).for_each(|way| conn.stalls[way] += ways[way]));
-            let there = Arc::clone(sim);
-            sim.exec.after(for_us, move || {
-                let heal = |conn: &mut net::Conn| (0..2).for_each(|way| conn.stalls[way] -= ways[way]);
-                lock(&there.votes).conns.entry(id).and_modify(heal);
-                net::pump(&there, id);
-            });
-        }
-    }
-    true
 }
 
 /// Cuts these clients off from some nodes.
@@ -101,7 +60,7 @@ fn partition(sim: &Arc<Sim>, pids: &[Pid], settings: &Settings, rng: &mut Rng) {
             let mut net = lock(&there.votes);
             pairs.iter().for_each(|pair| *net.cut_off.entry(*pair).or_default() -= 1);
         }
-        net::unblocked(&there, |conn| pairs.contains(&(conn.pid, conn.node)));
+        unblocked::<Net>(&there, |conn| pairs.contains(&(conn.pid, conn.node)));
     });
 }
 
@@ -190,11 +149,7 @@ pub(in super::super) fn set_back(sim: &Arc<Sim>, settings: &Settings, rng: &mut 
 }
 
 fn restart(sim: &Arc<Sim>, net: &mut Net, at: usize, rng: &mut Rng) {
-    let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == at).map(|(id, _)| *id).collect();
-    for id in ids {
-        let client_us = rng.scaled(1, 100 * MS);
-        net::sever(sim, net, id, Fate::Gone, client_us, 0);
-    }
+    breaks::of_server(sim, net, at, rng);
     net.nodes[at].restarts();
     net.nodes[at].downs += 1;
 }
@@ -223,16 +178,4 @@ pub(super) fn promise_ends(sim: &Sim, broken: Option<Broken>, why: &'static str)
     sim.book.ended_early(name.as_str(), token.get(), (from_us, to_us));
     let name = Some(name.as_str().to_owned());
     sim.book.excuse(Excuse { name, breaks: Promise::Exclusion, from_us, to_us, why });
-}
-
-/// Disconnects the network first: no message that a dying process still sends arrives.
-pub(in super::super) fn cut_all(sim: &Arc<Sim>, pid: Pid, rng: &mut Rng) {
-    let mut net = lock(&sim.votes);
-    let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.pid == pid).map(|(id, _)| *id).collect();
-    for id in ids {
-        let late_us = rng.scaled(MS, 3_000 * MS);
-        let fate = if rng.percent(50) { Fate::Gone } else { Fate::Late(late_us) };
-        let node_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
-        net::sever(sim, &mut net, id, fate, 0, node_us);
-    }
 }

@@ -1,22 +1,19 @@
-//! The network between clients and nodes, and the nodes at its end.
-//!
-//! As in the `net.rs` of one server, a connection is two ordered pipes. Messages stay in a pipe while it is blocked, or
-//! are carried out seconds after the connection broke. Here each direction can be blocked alone: votes are split if
-//! requests arrive and their replies do not.
+//! The network between clients and nodes, and the nodes at its end. Each direction of a connection can be blocked alone:
+//! votes are split if requests arrive and their replies do not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use leasehold::seam::error;
 use leasehold::{ErrorKind, Result};
 use leasehold_spec::node::{Request, Rings, Said, Vote};
 use leasehold_spec::{GrantId, Name, SessionId, Token, Was};
 
+use super::super::conns::{self, Conns, HANG_US, Network, Sending, push};
 use super::super::exec::{Pid, lock};
 use super::super::follow::{self, Waiter, Why};
-use super::super::net::{Fate, HANG_US, drift};
+use super::super::net::drift;
 use super::super::node::Clock;
-use super::super::pipe::Pipe;
 use super::super::plan::Plan;
 use super::super::rng::Rng;
 use super::super::stage::Sim;
@@ -30,8 +27,7 @@ use super::voter::{Done, Query, Reply, Voter, label};
 pub(in super::super) struct Net {
     pub(super) rng: Rng,
     pub(super) nodes: Vec<Voter>,
-    pub(super) conns: BTreeMap<u64, Conn>,
-    next_conn: u64,
+    pub(super) conns: Conns<Route>,
     delays_us: Vec<(u64, u64)>,
     slow_in: u64,
     /// For how many reasons a client is cut off from a node.
@@ -48,27 +44,6 @@ pub(in super::super) struct Net {
     voted: BTreeMap<(Name, GrantId, Token), BTreeSet<usize>>,
 }
 
-pub(super) struct Conn {
-    pub(super) pid: Pid,
-    pub(super) node: usize,
-    wire: Arc<Wire<Route>>,
-    up: Pipe<(Option<u64>, Query)>,
-    down: Pipe<Incoming<Route>>,
-    /// For how many reasons nothing flows, up and down.
-    pub(super) stalls: [u32; 2],
-    pub(super) is_half_open: bool,
-    /// The next reply is lost, and the connection with it.
-    pub(super) loses_reply: bool,
-    /// The client knows that it is over.
-    is_left: bool,
-}
-
-/// The direction of a message.
-pub(super) enum Way {
-    Up { reply: Option<u64>, ask: Query },
-    Down(Incoming<Route>),
-}
-
 impl Net {
     pub(in super::super) fn new(mut rng: Rng, plan: &Plan) -> Self {
         let mut nodes = Vec::new();
@@ -82,8 +57,7 @@ impl Net {
         Self {
             rng,
             nodes,
-            conns: BTreeMap::new(),
-            next_conn: 1,
+            conns: Conns::new(),
             delays_us,
             slow_in: plan.slow_in,
             cut_off: BTreeMap::new(),
@@ -94,6 +68,18 @@ impl Net {
             marked: BTreeMap::new(),
             voted: BTreeMap::new(),
         }
+    }
+}
+
+impl Network for Net {
+    type Route = Route;
+
+    fn of(sim: &Sim) -> &Mutex<Self> {
+        &sim.votes
+    }
+
+    fn conns(&mut self) -> &mut Conns<Route> {
+        &mut self.conns
     }
 
     fn is_cut_off(&self, pid: Pid, node: usize) -> bool {
@@ -107,9 +93,25 @@ impl Net {
         if is_slow { us * 10 } else { us }
     }
 
-    /// Returns the open connections of live clients.
-    pub(super) fn open_conns(&self) -> Vec<u64> {
-        self.conns.iter().filter(|(_, conn)| !conn.is_left && !conn.is_half_open).map(|(id, _)| *id).collect()
+    /// Only requests, only replies, or both.
+    fn stalled(rng: &mut Rng) -> [u32; 2] {
+        *rng.pick(&[[1, 0], [0, 1], [0, 1], [1, 1]])
+    }
+
+    fn receive(&mut self, sim: &Arc<Sim>, (node, id): (usize, u64), reply: Option<u64>, ask: Query) {
+        if self.nodes[node].freezes > 0 {
+            self.nodes[node].pending.push_back((id, reply, ask));
+        } else if self.nodes[node].downs == 0 {
+            carry_out(sim, self, node, id, reply, &ask);
+        }
+    }
+
+    fn detach(&mut self, node: usize, id: u64) {
+        self.nodes[node].detach(id);
+    }
+
+    fn end() -> Query {
+        Query::End
     }
 }
 
@@ -133,82 +135,10 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, 
     if net.nodes[node].downs > 0 || net.is_cut_off(pid, node) || net.nodes[node].refuses > 0 {
         return Err(error(ErrorKind::Unreachable, "no node listens there"));
     }
-    let id = net.next_conn;
-    net.next_conn += 1;
-    let (run, wire) = (net.nodes[node].run(), Arc::new(Wire::default()));
-    let conn = Conn {
-        pid,
-        node,
-        wire: Arc::clone(&wire),
-        up: Pipe::new(),
-        down: Pipe::new(),
-        stalls: [0, 0],
-        is_half_open: false,
-        loses_reply: false,
-        is_left: false,
-    };
-    net.conns.insert(id, conn);
+    let run = net.nodes[node].run();
+    let (id, wire) = net.conns.open(pid, node);
     sim.note(id, || format!("{}: connection {id} to {} is open", client(pid), net.nodes[node].at));
     Ok((id, run, wire))
-}
-
-/// Sends a message.
-pub(super) fn send(sim: &Arc<Sim>, id: u64, node: usize, way: Way) {
-    let mut net = lock(&sim.votes);
-    let us = net.delay_us(node);
-    push(sim, &mut net, id, us, way);
-}
-
-fn push(sim: &Arc<Sim>, net: &mut Net, id: u64, us: u64, way: Way) {
-    let now_us = sim.exec.now_us();
-    let Some(conn) = net.conns.get_mut(&id) else { return };
-    let at_us = match way {
-        Way::Up { reply, ask } => conn.up.push(now_us + us, (reply, ask)),
-        Way::Down(_) if conn.is_left => return,
-        Way::Down(message) => conn.down.push(now_us + us, message),
-    };
-    let there = Arc::clone(sim);
-    sim.exec.after(at_us - now_us, move || pump(&there, id));
-}
-
-/// Delivers the messages that are due.
-pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
-    let now_us = sim.exec.now_us();
-    loop {
-        let mut net = lock(&sim.votes);
-        let Some(conn) = net.conns.get(&id) else { return };
-        if conn.is_half_open || net.is_cut_off(conn.pid, conn.node) {
-            return;
-        }
-        let node = conn.node;
-        let Some(conn) = net.conns.get_mut(&id) else { return };
-        let [up, down] = conn.stalls.map(|stalls| stalls == 0);
-        if down && conn.down.is_due(now_us) {
-            if let Some(message) = conn.down.pop() {
-                conn.wire.arrive(message);
-            }
-        } else if up && conn.up.is_due(now_us) {
-            let Some((reply, ask)) = conn.up.pop() else { return };
-            receive(sim, &mut net, node, id, reply, ask);
-        } else {
-            return;
-        }
-    }
-}
-
-/// Delivers again on connections whose block has ended.
-pub(super) fn unblocked(sim: &Arc<Sim>, which: impl Fn(&Conn) -> bool) {
-    let ids: Vec<u64> = lock(&sim.votes).conns.iter().filter(|(_, conn)| which(conn)).map(|(id, _)| *id).collect();
-    ids.into_iter().for_each(|id| pump(sim, id));
-}
-
-/// A request has reached a node.
-fn receive(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: Query) {
-    if net.nodes[node].freezes > 0 {
-        net.nodes[node].pending.push_back((id, reply, ask));
-    } else if net.nodes[node].downs == 0 {
-        carry_out(sim, net, node, id, reply, &ask);
-    }
 }
 
 /// Thaws a frozen node: it carries out the requests that have piled up, whether anyone still waits for them or not.
@@ -224,12 +154,12 @@ pub(super) fn thaw(sim: &Arc<Sim>, node: usize) {
 fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: &Query) {
     if matches!(ask, Query::End) {
         net.nodes[node].detach(id);
-        net.conns.remove(&id);
+        net.conns.remove(id);
         return;
     }
     if let Query::Attach(session) = ask {
         // A request to subscribe that arrives after its connection is gone subscribes nothing.
-        let Some(conn) = net.conns.get(&id) else { return };
+        let Some(conn) = net.conns.get(id) else { return };
         net.pids.insert(*session, conn.pid);
     }
     let Done { said, bells, steps } = net.nodes[node].serve(id, ask, sim.exec.now_us());
@@ -261,17 +191,13 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sim.note(bell.highest.get(), || format!("{}: {name}: {bell:?}", net.nodes[node].at));
         for to in net.nodes[node].inboxes.get(&bell.to).cloned().unwrap_or_default() {
             let us = net.delay_us(node);
-            push(sim, net, to, us, Way::Down(Incoming::Push((name.clone(), bell.clone()))));
+            push(sim, net, to, us, Sending::Down(Incoming::Push((name.clone(), bell.clone()))));
         }
     }
     let us = net.delay_us(node);
-    let Some(reply) = reply else { return };
-    if net.conns.get_mut(&id).is_some_and(|conn| std::mem::take(&mut conn.loses_reply)) {
-        sim.note(id, || format!("a reply on connection {id} is lost, and the connection breaks"));
-        sever(sim, net, id, Fate::Gone, us, 0);
-        return;
+    if let Some(number) = reply {
+        conns::answer(sim, net, id, us, (number, said));
     }
-    push(sim, net, id, us, Way::Down(Incoming::Reply(reply, said)));
 }
 
 /// Notes the facts that the laboratory learns from a step of a node.
@@ -330,48 +256,4 @@ fn observe(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Re
             promise_ends(sim, broken, "a revocation of which its holder may not know");
         }
     }
-}
-
-/// Closes the client's end: the requests that it has sent arrive, and then the end of the stream.
-pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
-    let mut net = lock(&sim.votes);
-    let Some(conn) = net.conns.get_mut(&id) else { return };
-    if std::mem::replace(&mut conn.is_left, true) {
-        return;
-    }
-    conn.down.clear();
-    let node = conn.node;
-    let us = net.delay_us(node);
-    sim.note(id, || format!("connection {id} is closed by its client"));
-    push(sim, &mut net, id, us, Way::Up { reply: None, ask: Query::End });
-}
-
-/// Breaks a connection. The client notices it after `client_us`, the node after `node_us`.
-pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, client_us: u64, node_us: u64) {
-    let Some(conn) = net.conns.get_mut(&id) else { return };
-    let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
-    let was_left = std::mem::replace(&mut conn.is_left, true);
-    let under_way = conn.up.drain();
-    let count = under_way.len() as u64;
-    conn.down.clear();
-    if !was_left {
-        // A client that is cut off does not notice the break either.
-        let client_us = if net.is_cut_off(pid, node) { client_us + HANG_US } else { client_us };
-        sim.exec.after(client_us, move || wire.arrive(Incoming::Broken));
-    }
-    if let Fate::Late(us) = fate {
-        for (nth, (reply, ask)) in under_way.into_iter().enumerate() {
-            let there = Arc::clone(sim);
-            sim.book.count("a request outlives its connection");
-            sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.votes), node, id, reply, ask));
-        }
-    }
-    // The node ends a connection after the last request that it has read from it.
-    let read_us = if let Fate::Late(us) = fate { us + count + 1 } else { 0 };
-    let there = Arc::clone(sim);
-    sim.exec.after(node_us.max(read_us), move || {
-        let mut net = lock(&there.votes);
-        net.nodes[node].detach(id);
-        net.conns.remove(&id);
-    });
 }

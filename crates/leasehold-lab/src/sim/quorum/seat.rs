@@ -8,10 +8,11 @@ use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Abstention, Bell, Charter, Marker, Renewal, Request, Vote};
 use leasehold_spec::{Name, SessionId};
 
+use super::super::conns::{self, Sending};
 use super::super::exec::{Pid, lock};
 use super::super::stage::Sim;
 use super::super::wire::{Way, Wire};
-use super::net;
+use super::net::{self, Net};
 use super::voter::{Query, Reply};
 
 /// A node, as one process reaches it.
@@ -64,7 +65,7 @@ impl Node for SimNode {
 }
 
 /// The route of a connection: to a node, by the network.
-pub(super) struct Route {
+pub(in super::super) struct Route {
     sim: Arc<Sim>,
     node: usize,
     id: u64,
@@ -77,7 +78,7 @@ impl Way for Route {
     type Push = (Name, Bell);
 
     fn send(&self, number: u64, ask: Query) {
-        net::send(&self.sim, self.id, self.node, net::Way::Up { reply: Some(number), ask });
+        conns::send::<Net>(&self.sim, (self.node, self.id), Sending::Up { reply: Some(number), ask });
     }
 
     fn answered(&self, _: &Reply) {}
@@ -88,7 +89,7 @@ impl Way for Route {
     }
 
     fn ended(&self) {
-        net::client_closes(&self.sim, self.id);
+        conns::client_closes::<Net>(&self.sim, (self.node, self.id));
         let inbox = lock(&self.inbox).take();
         inbox.into_iter().for_each(|inbox| inbox(NodeMessage::Detached));
     }

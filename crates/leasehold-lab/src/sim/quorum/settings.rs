@@ -6,10 +6,8 @@ use leasehold_spec::mark::Mark;
 use leasehold_spec::node::{Charter, rest_ms};
 
 use super::super::kind::Kind;
-use super::super::plan::{OF_RUNTIMES, Plan};
+use super::super::plan::{MS, OF_RUNTIMES, Plan};
 use super::super::rng::Rng;
-
-const MS: u64 = 1000;
 
 /// The part of a plan that concerns the nodes.
 #[derive(Clone, Debug)]

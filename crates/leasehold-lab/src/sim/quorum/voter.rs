@@ -11,7 +11,7 @@ use super::super::node::Clock;
 
 /// A request of a client.
 #[derive(Clone, Debug)]
-pub(super) enum Query {
+pub(in super::super) enum Query {
     Greet(Charter),
     One(Name, Request, Arc<Marker>),
     Batch(Vec<(Name, Renewal)>, Arc<Marker>),
@@ -24,7 +24,7 @@ pub(super) enum Query {
 
 /// A reply to a client.
 #[derive(Clone, Debug)]
-pub(super) enum Reply {
+pub(in super::super) enum Reply {
     Greeted(Marker),
     Vote(Result<Vote, Abstention>),
     Votes(Vec<Result<Vote, Abstention>>),

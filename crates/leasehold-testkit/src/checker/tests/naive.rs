@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::super::*;
 use super::story::NAME;
-use crate::history::{Answered, Ended, GaveUp};
+use crate::history::{Answered, Ended, GaveUp, Share};
 
 /// The number of different times. It is small, so that they often coincide.
 const TIMES: u64 = 40;
@@ -20,7 +20,7 @@ const CLIENTS: [&str; 3] = ["a", "b", "c"];
 struct Given {
     client: usize,
     token: u64,
-    units: u32,
+    share: Share,
     asked_us: u64,
     queued_us: Option<u64>,
     granted_us: u64,
@@ -42,12 +42,16 @@ fn any_time() -> std::ops::Range<u64> {
     0..TIMES
 }
 
+fn share() -> impl Strategy<Value = Share> {
+    prop_oneof![1 => Just(Share::Exclusive), 3 => (1..3u32).prop_map(Share::Shared)]
+}
+
 fn grants() -> impl Strategy<Value = Vec<Given>> {
     let times = (any_time(), any_time(), option::of(any_time()), option::weighted(0.7, any_time()));
-    let grant = (0..CLIENTS.len(), 1..12u64, 1..3u32, times, vec(any_time(), 0..3)).prop_map(
-        |(client, token, units, (one, other, queued_us, ended_us), claims)| {
+    let grant = (0..CLIENTS.len(), 1..12u64, share(), times, vec(any_time(), 0..3)).prop_map(
+        |(client, token, share, (one, other, queued_us, ended_us), claims)| {
             let (asked_us, granted_us) = (one.min(other), one.max(other));
-            Given { client, token, units, asked_us, queued_us, granted_us, claims, ended_us }
+            Given { client, token, share, asked_us, queued_us, granted_us, claims, ended_us }
         },
     );
     // A client identifies its grant by the token.
@@ -63,14 +67,14 @@ fn history(grants: &[Given]) -> History {
     for (number, grant) in grants.iter().enumerate() {
         let name = || NAME.to_owned();
         let client = || CLIENTS[grant.client].to_owned();
-        let &Given { token, units, asked_us, queued_us, granted_us, ended_us, .. } = grant;
+        let &Given { token, share, asked_us, queued_us, granted_us, ended_us, .. } = grant;
         let attempt = number as u64;
         events.push(Event::Granted {
             name: name(),
             client: client(),
             attempt,
             token,
-            units,
+            share,
             asked_us,
             queued_us,
             granted_us,
@@ -90,7 +94,7 @@ fn falls(grants: &[Given], limit: u32) -> BTreeSet<u64> {
     let fell = |later: &&Given| {
         grants.iter().any(|earlier| {
             let in_time = earlier.granted_us < later.asked_us;
-            let is_exclusive = earlier.units == limit || later.units == limit;
+            let is_exclusive = [earlier, later].iter().any(|grant| grant.share.units(limit) == limit);
             let in_hand = earlier.is_claimed() && later.is_claimed() && earlier.granted_us < later.granted_us;
             earlier.token > later.token && (in_time || (in_hand && is_exclusive))
         })
@@ -104,7 +108,9 @@ fn overlaps(grants: &[Given], limit: u32) -> Vec<u64> {
     let is_there = |(i, one): (usize, &Given), (j, other): (usize, &Given)| {
         (other.granted_us, j) <= (one.granted_us, i) && other.claimed_us() > one.granted_us
     };
-    let units = |one| claimed.iter().filter(|other| is_there(one, **other)).map(|(_, other)| other.units).sum::<u32>();
+    let units = |one| {
+        claimed.iter().filter(|other| is_there(one, **other)).map(|(_, other)| other.share.units(limit)).sum::<u32>()
+    };
     let mut tokens: Vec<u64> =
         claimed.iter().filter(|one| units(**one) > limit).map(|(_, grant)| grant.token).collect();
     tokens.sort_unstable();
@@ -244,9 +250,9 @@ fn play(sections: &[CountingSection]) -> Played {
     }
     let mut events: Vec<Event> = Vec::new();
     for (i, section) in sections.iter().enumerate() {
-        let (name, client) = (NAME.into(), CLIENTS[i % CLIENTS.len()].into());
+        let (name, client, token) = (NAME.into(), CLIENTS[i % CLIENTS.len()].into(), 0);
         let &CountingSection { read_us, answered_us: at_us, answer, .. } = section;
-        events.push(Event::Counted { name, client, read_us, at_us, read: read[i].len() as u64, answer });
+        events.push(Event::Counted { name, client, token, read_us, at_us, read: read[i].len() as u64, answer });
     }
     events.push(Event::FinalCounted { name: NAME.into(), count: register.len() as u64 });
     let is_lost = |i: &usize| sections[*i].answer == Answered::Acknowledged && !register.contains(i);
@@ -291,13 +297,13 @@ fn of_attempts(tries: &[Tried], held: &[(u64, u64)], turns: &[(u64, bool)]) -> H
     for (number, &(one, other)) in held.iter().enumerate() {
         let (client, token) = ("h".to_owned(), number as u64);
         let (asked_us, granted_us, at_us) = (one.min(other), one.min(other), one.max(other));
-        let (attempt, units, queued_us) = (1_000 + token, 1, None);
+        let (attempt, share, queued_us) = (1_000 + token, Share::Exclusive, None);
         events.push(Event::Granted {
             name: name(),
             client: client.clone(),
             attempt,
             token,
-            units,
+            share,
             asked_us,
             queued_us,
             granted_us,

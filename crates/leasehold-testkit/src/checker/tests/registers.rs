@@ -1,7 +1,7 @@
 //! The registers: their counts, and their lost updates.
 
 use super::super::*;
-use super::story::{self, final_counted, final_fenced, good, only};
+use super::story::{self, Story, final_counted, final_fenced, good, only};
 use crate::history::{Answered, Fenced};
 
 #[test]
@@ -39,7 +39,7 @@ fn a_fenced_register_has_what_it_acknowledged() {
 }
 
 /// `a` writes 1, `b` writes 2.
-fn two_writes() -> story::Story {
+fn two_writes() -> Story {
     good().counted(0, 120, 150).count("b", (1, 220), (250, Answered::Acknowledged))
 }
 
@@ -139,4 +139,70 @@ fn each_lost_update_needs_its_own_excuse() {
     assert!(matches!(report.excused[..], [Violation::LostUpdate { read: 1, .. }]), "{report:?}");
     assert!(matches!(report.violations[..], [Violation::LostUpdate { read: 2, .. }]), "{report:?}");
     assert_eq!(report.lost_updates, 2);
+}
+
+/// `w` writes 1. Then the readers `a` and `b` hold at once, and both read 1.
+fn readers() -> Story {
+    let story = Story::default().grant("w", 9, 0, 10).until(20).count("w", (0, 10), (20, Answered::Acknowledged));
+    let story = story.grant("a", 10, 30, 40).shared(1).until(100).grant("b", 11, 30, 50).shared(1).until(110);
+    story.read(("a", 10), 1, (40, 45)).read(("a", 10), 1, (90, 95)).read(("b", 11), 1, (60, 65))
+}
+
+#[test]
+fn readers_read_what_was_written_and_write_nothing() {
+    let rules = Rules::limit(u32::MAX);
+    readers().check(&rules).assert_clean();
+    let fenced = readers().fenced("a", 10, Fenced::Accepted(1)).check(&rules);
+    assert!(matches!(only(&fenced), Violation::WroteShared { token: 10, .. }));
+    let counted = Event::Counted {
+        name: story::NAME.into(),
+        client: "b".into(),
+        token: 11,
+        read_us: 60,
+        at_us: 70,
+        read: 1,
+        answer: Answered::Unknown,
+    };
+    assert!(matches!(only(&readers().event(counted).check(&rules)), Violation::WroteShared { token: 11, .. }));
+}
+
+#[test]
+fn a_number_that_changes_under_a_shared_grant_is_found() {
+    let rules = Rules::limit(u32::MAX);
+    // The writer believes in no lease, so only the number shows that it was there.
+    let changed = |at_us| {
+        let story = readers().count("w", (1, 66), (70, Answered::Acknowledged));
+        story.read(("b", 11), 2, (at_us - 5, at_us))
+    };
+    assert!(matches!(
+        only(&changed(110).check(&rules)),
+        Violation::ReadChanged { token: 11, numbers: [1, 2], from_us: 60, to_us: 110, .. }
+    ));
+    // The last read may have arrived when the lease was over.
+    changed(111).check(&rules).assert_clean();
+    for (promise, from_us, to_us, is_excused) in [
+        (Promise::UnfencedWrites, 66, 70, true),
+        (Promise::Exclusion, 0, 60, true),
+        (Promise::Exclusion, 0, 59, false),
+        (Promise::Exclusion, 111, 999, false),
+        (Promise::Tokens, 0, 999, false),
+    ] {
+        let report = changed(110).fault(promise, from_us, to_us).check(&rules);
+        assert_eq!((report.violations.is_empty(), report.excused.len()), (is_excused, usize::from(is_excused)));
+    }
+}
+
+#[test]
+fn a_number_that_no_client_wrote_is_found() {
+    let rules = Rules::limit(u32::MAX);
+    let torn = || {
+        let story = readers().grant("c", 12, 30, 60).shared(1).until(100);
+        story.read(("c", 12), 7, (60, 65)).read(("c", 12), 7, (80, 85))
+    };
+    let report = torn().check(&rules);
+    assert!(report.violations.iter().all(|v| matches!(v, Violation::ReadTorn { token: 12, number: 7, .. })));
+    assert_eq!(report.violations.len(), 2);
+    // A client that was killed with a write in flight may have written the number.
+    torn().fault(Promise::UnfencedWrites, 0, 5).check(&rules).assert_clean();
+    torn().last(final_counted, 7).check(&rules).assert_clean();
 }

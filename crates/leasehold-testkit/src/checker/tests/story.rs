@@ -1,7 +1,7 @@
 //! Builds histories for the tests.
 
 use super::super::*;
-use crate::history::{Answered, Ended, Fenced, GaveUp};
+use crate::history::{Answered, Ended, Fenced, GaveUp, Share};
 
 pub(super) const NAME: &str = "stock";
 
@@ -24,14 +24,16 @@ impl Story {
     ) -> Self {
         let (name, client) = (NAME.into(), client.into());
         let attempt = self.next();
-        self.0.push(Event::Granted { name, client, attempt, token, units: 1, asked_us, queued_us, granted_us });
+        let share = Share::Exclusive;
+        self.0.push(Event::Granted { name, client, attempt, token, share, asked_us, queued_us, granted_us });
         self
     }
 
-    pub(super) fn units(mut self, n: u32) -> Self {
+    /// Makes the last grant a shared one.
+    pub(super) fn shared(mut self, units: u32) -> Self {
         match self.0.last_mut() {
-            Some(Event::Granted { units, .. }) => *units = n,
-            other => panic!("only a grant has units: {other:?}"),
+            Some(Event::Granted { share, .. }) => *share = Share::Shared(units),
+            other => panic!("only a grant is shared: {other:?}"),
         }
         self
     }
@@ -60,7 +62,15 @@ impl Story {
     }
 
     pub(super) fn count(mut self, client: &str, (read, read_us): (u64, u64), (at_us, answer): (u64, Answered)) -> Self {
-        self.0.push(Event::Counted { name: NAME.into(), client: client.into(), read_us, at_us, read, answer });
+        let (name, client, token) = (NAME.into(), client.into(), 0);
+        self.0.push(Event::Counted { name, client, token, read_us, at_us, read, answer });
+        self
+    }
+
+    /// Adds a read of the unfenced register under a shared grant.
+    pub(super) fn read(mut self, (client, token): (&str, u64), number: u64, (read_us, at_us): (u64, u64)) -> Self {
+        let (name, client) = (NAME.into(), client.into());
+        self.0.push(Event::Read { name, client, token, read_us, at_us, number });
         self
     }
 
