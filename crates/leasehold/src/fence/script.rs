@@ -3,6 +3,7 @@
 use leasehold_spec::Token;
 
 use super::gate::Access;
+use crate::store::redis::layout::field;
 use crate::store::redis::{Source, assemble};
 
 /// The shared part, and the place in a script where it is inserted.
@@ -47,7 +48,7 @@ fn hash_tag(key: &str) -> Option<&str> {
 
 /// Formats tokens and numbers with a fixed width, so that the marks have a fixed width, too.
 pub(super) fn digits(number: u64) -> String {
-    format!("{number:016}")
+    format!("{number:0width$}", width = field!(MARKS.call).width)
 }
 
 pub(super) fn word(access: Access) -> &'static str {

@@ -12,7 +12,7 @@ if type(stored) == 'table' then
 end
 if stored then
   writers, all, by, last = string.match(stored, '^1 (%d+) (%d+) (%x+) (%d+)$')
-  if not writers or #stored ~= 69 then return 'FOREIGN marks' end
+  if not writers or #stored ~= MARKS.size then return 'FOREIGN marks' end
 end
 
 -- Numbers below 2^53 are exact in Lua. Texts would be compared by the rules of the server's locale.

@@ -1,17 +1,21 @@
 //! The arguments of the scripts: requests as fields of fixed width, which a script can cut by position.
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
-use leasehold_spec::{Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, Token};
+use leasehold_spec::{
+    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, Token,
+};
 use redis::{Arg, Cmd};
 
 use super::keys::Keys;
+use super::layout::{Place as At, field};
 use super::scripts::Script;
 use crate::error::Error;
 use crate::store::Guess;
 
 /// The limits of fields: times in µs have 16 digits, and lengths in ms have 8.
-pub(super) const TIME_END: u64 = 10_u64.pow(16);
-pub(super) const LENGTH_END: u64 = 10_u64.pow(8);
+pub(super) const TIME_END: u64 = field!(TIME.us).end();
+pub(super) const LENGTH_END: u64 = field!(LENGTH.ms).end();
+const LABEL_END: u64 = field!(TAIL.label_length).end();
 const NONE: &str = "----------------";
 
 /// A script, and the command that runs it by its digest.
@@ -29,28 +33,28 @@ impl Call {
             Op::Acquire(acquire) => acquire_args(begin(Script::Acquire), acquire, guess)?,
             Op::Renew(renew) => return Self::renew(keys, &[(name, renew)]),
             Op::Release { id, token, used } => {
-                let held = Fields::new().text("lh1H").decimal(token.get(), 16).id(id);
-                let used = (used > token).then(|| Fields::new().decimal(used.get(), 16));
+                let held = Fields::new().text("lh1H").decimal(token.get(), field!(RECORD.token)).id(id);
+                let used = (used > token).then(|| Fields::new().decimal(used.get(), field!(TOKEN.number)));
                 let inboxes = if is_contended(guess) { keys.inboxes() } else { String::new() };
                 begin(Script::Release).and(held).and_said([inboxes.as_bytes(), said(&used)])
             }
             Op::Leave { id, used } => {
-                let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
+                let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), field!(TOKEN.number)));
                 begin(Script::Leave).and(Fields::new().id(id)).and_said([said(&used)])
             }
             Op::CoolDown { id, used, for_ms } => {
-                let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
-                let for_ms = Fields::new().decimal(below(*for_ms, LENGTH_END, "cool-down")?, 8);
+                let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), field!(TOKEN.number)));
+                let for_ms = Fields::new().decimal(below(*for_ms, LENGTH_END, "cool-down")?, field!(LENGTH.ms));
                 begin(Script::CoolDown).and(Fields::new().id(id)).and(for_ms).and_said([said(&used)])
             }
             Op::Reserve { id, token, range } => {
-                let wanted = Fields::new().decimal(token.get(), 16).id(id);
-                begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), 8))
+                let wanted = Fields::new().decimal(token.get(), field!(RESERVE.token)).id(id);
+                begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), field!(RESERVE.range)))
             }
             Op::Revoke { holder, token, grace_ms } => {
-                let seen = Fields::new().decimal(token.get(), 16).hex(holder.session.0, 32);
+                let seen = Fields::new().decimal(token.get(), field!(TOKEN.number)).public_id(holder);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
-                begin(Script::Revoke).and(seen.hex(holder.counter.into(), 16)).and(grace_ms.to_string())
+                begin(Script::Revoke).and(seen).and(grace_ms.to_string())
             }
             Op::Settle => begin(Script::Settle),
             Op::Inspect => begin(Script::Inspect),
@@ -73,8 +77,8 @@ impl Call {
                 From::Now => "lh1H",
                 From::Grant => "lh1G",
             };
-            let held = Fields::new().text(from).decimal(renew.token.get(), 16).id(&renew.id);
-            call = call.and(held.decimal(below(renew.lease_ms, LENGTH_END, "lease")?, 8));
+            let held = Fields::new().text(from).decimal(renew.token.get(), field!(RECORD.token)).id(&renew.id);
+            call = call.and(held.decimal(below(renew.lease_ms, LENGTH_END, "lease")?, field!(RECORD.length)));
         }
         Ok(call)
     }
@@ -110,8 +114,8 @@ impl Call {
 
     /// Adds the earliest `not_after` of a batch, and then all of them.
     pub(super) fn and_not_after(self, each_us: impl Iterator<Item = u64> + Clone) -> Self {
-        let field = |us: u64| Fields::new().decimal(us.min(TIME_END - 1), 16);
-        let mut all = Vec::with_capacity(16 * each_us.size_hint().0);
+        let field = |us: u64| Fields::new().decimal(us.min(TIME_END - 1), field!(TIME.us));
+        let mut all = Vec::with_capacity(field!(TIME.us).width * each_us.size_hint().0);
         each_us.clone().for_each(|us| all.extend_from_slice(field(us).as_ref()));
         self.and(field(each_us.min().unwrap_or(0))).and(all)
     }
@@ -138,18 +142,17 @@ fn said(field: &Option<Fields>) -> &[u8] {
 
 fn acquire_args(call: Call, acquire: &Acquire, guess: Guess) -> Result<Call, Error> {
     let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
-    let label_len = below(acquire.label.len() as u64, 1_000, "label")?;
+    let tail = tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?;
     let (place, bounds) = match &acquire.patience {
         Patience::Try => (Fields::new(), Fields::new()),
         Patience::Queue(place) => queue_fields(place)?,
     };
     let hint: &[u8] = if is_contended(guess) { b"c" } else { b"" };
-    let rear = Fields::new().decimal(acquire.range.clamp(1, RANGE_MAX), 8).decimal(label_len, 3);
     let call = call
         .and(Fields::new().id(&acquire.id))
-        .and(Fields::new().decimal(lease_ms, 8))
-        .and([rear.as_ref(), acquire.label.as_bytes()].concat())
-        .and(Fields::new().decimal(acquire.not_after_us.min(TIME_END - 1), 16))
+        .and(Fields::new().decimal(lease_ms, field!(LENGTH.ms)))
+        .and(tail)
+        .and(Fields::new().decimal(acquire.not_after_us.min(TIME_END - 1), field!(TIME.us)))
         .and(keep_ms(lease_ms));
     Ok(call.and_said([place.as_ref(), bounds.as_ref(), hint]))
 }
@@ -167,12 +170,22 @@ fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
         Order::Strict => "s",
         Order::Relaxed => "r",
     };
-    let who = Fields::new().decimal(below(place.claim_ms, LENGTH_END, "claim")?, 8).text(hears).text(order);
+    let who =
+        Fields::new().decimal(below(place.claim_ms, LENGTH_END, "claim")?, field!(PLACE.claim)).text(hears).text(order);
     let bounds = match (patience, ticket) {
         (None, None) => Fields::new(),
-        (patience, ticket) => Fields::new().maybe(patience).maybe(ticket),
+        (patience, ticket) => {
+            Fields::new().maybe(patience, field!(BOUNDS.patience)).maybe(ticket, field!(BOUNDS.ticket))
+        }
     };
     Ok((who, bounds))
+}
+
+/// Returns the end of a record: number of tokens and label.
+pub(super) fn tail(range: u64, label: &str) -> Result<Vec<u8>, Error> {
+    let label_len = below(label.len() as u64, LABEL_END, "label")?;
+    let front = Fields::new().decimal(range, field!(TAIL.range)).decimal(label_len, field!(TAIL.label_length));
+    Ok([front.as_ref(), label.as_bytes()].concat())
 }
 
 /// Returns whether a script should expect a queue.
@@ -199,7 +212,7 @@ pub(super) struct Fields {
 }
 
 impl Fields {
-    /// The longest text is that of a renewal: 92 bytes.
+    /// The longest text is that of a renewal.
     const ROOM: usize = 96;
 
     pub(super) fn new() -> Self {
@@ -213,8 +226,8 @@ impl Fields {
     }
 
     /// Adds a number, padded with zeros. Callers check that it has no more digits than the field.
-    pub(super) fn decimal(mut self, mut number: u64, width: usize) -> Self {
-        for digit in self.field(width).iter_mut().rev() {
+    pub(super) fn decimal(mut self, mut number: u64, at: At) -> Self {
+        for digit in self.field(at).iter_mut().rev() {
             *digit = b'0' + (number % 10) as u8;
             number /= 10;
         }
@@ -222,8 +235,8 @@ impl Fields {
         self
     }
 
-    pub(super) fn hex(mut self, mut number: u128, width: usize) -> Self {
-        for digit in self.field(width).iter_mut().rev() {
+    fn hex(mut self, mut number: u128, width: usize) -> Self {
+        for digit in self.room(width).iter_mut().rev() {
             *digit = b"0123456789abcdef"[(number & 15) as usize];
             number >>= 4;
         }
@@ -231,19 +244,30 @@ impl Fields {
         self
     }
 
-    fn maybe(self, number: Option<u64>) -> Self {
+    fn maybe(self, number: Option<u64>, at: At) -> Self {
         match number {
-            Some(number) => self.decimal(number, 16),
+            Some(number) => self.decimal(number, at),
             None => self.text(NONE),
         }
     }
 
     /// Adds an ID, in the form of [`GrantId::wire`].
     pub(super) fn id(self, id: &GrantId) -> Self {
-        self.hex(id.session.0, 32).hex(id.counter.into(), 16).hex(id.nonce.into(), 16)
+        self.public_id(&id.public()).hex(id.nonce.into(), field!(ID.nonce).width)
     }
 
-    fn field(&mut self, width: usize) -> &mut [u8] {
+    /// Adds the public part of an ID.
+    pub(super) fn public_id(self, id: &PublicId) -> Self {
+        self.hex(id.session.0, field!(ID.session).width).hex(id.counter.into(), field!(ID.counter).width)
+    }
+
+    /// Returns the bytes of the next field, which has its place in a layout.
+    fn field(&mut self, at: At) -> &mut [u8] {
+        debug_assert_eq!(self.len, at.offset, "a field beside its place");
+        self.room(at.width)
+    }
+
+    fn room(&mut self, width: usize) -> &mut [u8] {
         let begin = self.len;
         self.len += width;
         &mut self.bytes[begin..self.len]
@@ -266,11 +290,12 @@ mod tests {
     fn fields_are_what_format_makes_of_them() {
         let id =
             GrantId { session: SessionId(0x0123_4567_89ab_cdef_1122_3344_5566_7788), counter: 0xfe, nonce: u64::MAX };
-        let fields = Fields::new().id(&id).decimal(42, 8).maybe(None).text("Ls");
-        let wanted = format!("{}{:08}{NONE}Ls", id.wire(), 42);
+        let fields = Fields::new().text("H").id(&id).decimal(7, field!(WANT.token)).decimal(42, field!(WANT.lease));
+        let wanted = format!("H{}{:016}{:08}", id.wire(), 7, 42);
         assert_eq!(std::str::from_utf8(fields.as_ref()), Ok(&*wanted));
-        let fields = Fields::new().maybe(Some(1_763_650_000_123_456));
-        assert_eq!(fields.as_ref(), b"1763650000123456");
+        let fields = |patience| Fields::new().maybe(patience, field!(BOUNDS.patience)).text("Ls");
+        assert_eq!(fields(None).as_ref(), format!("{NONE}Ls").as_bytes());
+        assert_eq!(fields(Some(1_763_650_000_123_456)).as_ref(), b"1763650000123456Ls");
     }
 
     /// The scripts read arguments by their number. A call has as many as its row in the table says.

@@ -27,7 +27,9 @@ elseif state ~= 'F' and id == asked then
   was = 'granted'
   if state ~= 'C' then
 --@spend
-    state, since, length, rear = 'C', now, ARGV[2], sub(rear, 1, 64) .. '00000001' .. sub(rear, 73)
+    state, since, length, rear = 'C', now, ARGV[2],
+--&
+      sub(rear, REAR.released) .. '00000001' .. sub(rear, REAR.range.behind)
 --@last
     keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
     ended = nil

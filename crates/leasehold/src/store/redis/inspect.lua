@@ -14,4 +14,6 @@ local name, asked, found, got = KEYS[1], nil, nil, nil
 local others = counts % 100000 > 0 and ' S D - ' or counts > 0 and ' O D - ' or ' N D - '
 local said = 'INSPECTED ' .. now .. ' ' .. token .. others .. string.format('%d', counts / 100000)
 if state == 'F' or since + length * 1000 <= now_us then return said end
-return said .. ' ' .. since .. ' ' .. length .. ' ' .. state .. ' ' .. sub(id, 1, 48) .. ' ' .. sub(rear, 76)
+return said .. ' ' .. since .. ' ' .. length .. ' ' .. state .. ' '
+--&
+  .. sub(id, ID.public) .. ' ' .. sub(rear, REAR.label)

@@ -5,8 +5,9 @@
 //!
 //! | File | Contents |
 //! |---|---|
-//! | `part/open.lua` | its head describes the stored data |
-//! | `scripts.rs`, `source.rs` | the table of all scripts, and how a Lua file becomes the source that is sent |
+//! | `layout.rs` | the fields of all records and arguments, and their widths |
+//! | `part/open.lua` | its head describes how the records of a name are stored |
+//! | `scripts.rs`, `source.rs`, `positions.rs` | the table of all scripts, and how a Lua file becomes the source that is sent |
 //! | `call.rs`, `reply.rs`, `words.rs` | from a request to the arguments of a script, and from its reply to an answer |
 //! | `fault.rs`, `rights.rs` | the meaning of each error, and the rights that the user needs |
 //! | `url.rs`, `named.rs` | URLs, and the files and secrets that they name |
@@ -15,7 +16,7 @@
 //! | `wire.rs`, `gather.rs`, `link.rs`, `batch.rs` | how requests are sent, and when they are written |
 //! | `node/` | the same for a node of a quorum |
 //!
-//! Fences share `dial.rs` (and the files that it uses), `fault.rs`, `source.rs` and `url.rs`.
+//! Fences share `dial.rs` (and the files that it uses), `fault.rs`, `layout.rs`, `source.rs` and `url.rs`.
 //!
 //! `link.rs` moves requests and knows no field of a record. The scripts know only the ID of a session. Nothing outside
 //! of this folder and `fence/` knows that the client crate exists.
@@ -30,6 +31,7 @@ mod fuzz;
 mod gather;
 mod handshake;
 mod keys;
+pub(crate) mod layout;
 mod link;
 #[cfg(leasehold_lab)]
 mod mutants;
@@ -38,6 +40,7 @@ pub(crate) mod named;
 #[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
 mod no_tls;
 mod node;
+mod positions;
 mod reply;
 mod rights;
 mod scripts;

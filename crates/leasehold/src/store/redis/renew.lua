@@ -23,41 +23,17 @@ local usual, is_early, lease = 'R' .. now, now <= ARGV[1], nil
 -- long enough for all of the span: the first renewal in a span sets it, and the others write only a time.
 local ended, span, keep_ms
 for i, name in ipairs(KEYS) do
-  local want, answer = ARGV[2 + i], ''
-  local found = pcall_('GET', name)
-  -- An error has no length.
-  if found and #found > 182 and is_early and find(found, want, 1, true) == 1 then
-    if sub(want, 85) ~= lease then
-      lease = sub(want, 85)
-      local length_us = math.max(lease * 1000, 1)
-      ended, span = format('%016.0f', now - lease * 1000), format('%016.0f', now - now % length_us)
-      keep_ms = format('%.0f', 2 * lease + 60000)
-    end
-    local token, since = sub(found, 5, 20), sub(found, 93, 108)
-    if since > ended then
-      if since > token and since >= span and since <= now then
-        redis.call('SETRANGE', name, '92', now)
-        answer = usual
-      -- The time to live of a lease is long enough for a range that has been used, or was never made longer.
-      elseif token < now and (sub(found, 173, 180) <= '00001024' or token + sub(found, 173, 180) <= now + 0) then
-        redis.call('SETRANGE', name, '92', now)
-        redis.call('PEXPIRE', name, keep_ms)
-        answer = usual
-      end
-    end
-  end
-  answers[i] = answer
-  if answer == '' then others[#others + 1], texts[i] = i, found end
+--@prolong
 end
 if #others == 0 then return table.concat(answers, '\n') end
 local function renew(name, found, want, not_after)
   local asked, got
 --@open
 --@settle
-  local word, is_from_now, wanted = 'RENEWED', sub(want, 4, 4) == 'H', sub(want, 85)
+  local word, is_from_now, wanted = 'RENEWED', sub(want, RECORD.state) == 'H', sub(want, RECORD.length.from)
   if now > not_after then
     word = 'LATE'
-  elseif state == 'F' or state == 'C' or token .. id ~= sub(want, 5, 84) then
+  elseif state == 'F' or state == 'C' or token .. id ~= sub(want, RECORD.token.to.id) then
     word = 'LOST notheld'
   elseif state == 'R' then
     word = 'LOST revoked'
@@ -89,8 +65,10 @@ local function renew(name, found, want, not_after)
 end
 
 for _, i in ipairs(others) do
-  local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[2 + i], sub(ARGV[2], 16 * i - 15, 16 * i))
-  if not done or type(answer) == 'table' then answer = 'ERROR ' .. (type(answer) == 'table' and answer.err or answer) end
+  local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[2 + i], sub(ARGV[2], TIME[i]))
+  if not done or type(answer) == 'table' then
+--&
+    answer = 'ERROR ' .. (type(answer) == 'table' and answer.err or answer) end
   answers[i] = string.gsub(answer, '\n', ' ')
 end
 return table.concat(answers, '\n')

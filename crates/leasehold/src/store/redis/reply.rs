@@ -12,6 +12,7 @@ use leasehold_spec::{
 };
 
 use super::keys::Keys;
+use super::layout::field;
 use super::scripts::Family;
 use super::words::{Reply, Words, is_begun, number, token};
 
@@ -76,7 +77,9 @@ pub(super) fn parse(to: To, text: &str) -> Option<Reply<Answer>> {
 
 /// A letter and a time, and nothing else: it is no other reply, and no piece of one.
 fn is_usual_renewal(text: &str) -> bool {
-    text.len() == 17 && text.starts_with('R') && text.bytes().skip(1).all(|byte| byte.is_ascii_digit())
+    text.len() == field!(BRIEF.highest).offset
+        && text.starts_with('R')
+        && text.bytes().skip(1).all(|byte| byte.is_ascii_digit())
 }
 
 fn quiet(now_us: u64, highest: Token, outcome: Outcome) -> Answer {

@@ -13,15 +13,15 @@ local name, asked, found, got = KEYS[1], nil, redis.pcall('GET', KEYS[1]), nil
 --@open
 --@settle
 local word, range = 'LOST', ' notheld'
-if state ~= 'F' and state ~= 'C' and token .. id == sub(ARGV[1], 1, 80) then
+if state ~= 'F' and state ~= 'C' and token .. id == sub(ARGV[1], RESERVE.token.to.id) then
   word, range = state == 'R' and 'LOST' or 'RESERVED', ' revoked'
 end
 if word == 'RESERVED' then
-  range = sub(ARGV[1], 81)
+  range = sub(ARGV[1], RESERVE.range.from)
   local allowed = math.max(now_us + LEAD_US - token, 1)
   if range + 0 > allowed then range = string.format('%08.0f', allowed) end
-  if range < sub(rear, 65, 72) then range = sub(rear, 65, 72) end
-  rear = sub(rear, 1, 64) .. range .. sub(rear, 73)
+  if range < sub(rear, REAR.range) then range = sub(rear, REAR.range) end
+  rear = sub(rear, REAR.released) .. range .. sub(rear, REAR.range.behind)
   if token + range - 1 > since + length * 1000 then
 --@last
     if not keep or keep + 0 < last_us + R_US then

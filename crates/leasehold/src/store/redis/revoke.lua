@@ -17,18 +17,18 @@ local name, asked, found, got = KEYS[1], nil, nil, nil
 --@open
 --@settle
 local revoked
-if state ~= 'F' and token .. sub(id, 1, 48) == ARGV[1] then
+if state ~= 'F' and token .. sub(id, ID.public) == ARGV[1] then
   -- Nobody works under a lease that cools down, so nobody needs a grace.
   local grace_ms = state == 'C' and 0 or ARGV[2]
   local last_us = math.min(since + length * 1000, now_us + grace_ms * 1000)
   state, length = 'R', string.format('%08.0f', math.floor((last_us - since) / 1000))
-  local last_us = math.max(since + length * 1000, token + sub(rear, 65, 72) - 1, now_us)
+  local last_us = math.max(since + length * 1000, token + sub(rear, REAR.range) - 1, now_us)
   keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
   local left_us = string.format('%.0f', math.max(since + length * 1000 - now_us, 0))
   revoked, told = since .. ' ' .. length, told or {}
-  told[#told + 1] = inboxes .. sub(id, 1, 32)
+  told[#told + 1] = inboxes .. sub(id, ID.session)
   told[#told + 1] = 'lh1 R ' .. id .. ' ' .. token .. ' ' .. left_us .. ' ' .. now .. ' N D '
-    .. sub(rear, 65, 72) .. ' ' .. name
+    .. sub(rear, REAR.range) .. ' ' .. name
 end
 if revoked then
 --@settle

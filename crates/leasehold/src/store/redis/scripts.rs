@@ -143,12 +143,27 @@ const _: () = {
     }
 };
 
-/// The parts that scripts of locks share. They are put in as text: see `part/open.lua` for why they are no functions.
-const LOCK_PARTS: [(&str, &str); 10] = [
+/// The parts of the scripts of locks. They are put in as text: see `part/open.lua` for why they are no functions.
+///
+/// A part that contains the mark of another part comes before that part.
+const LOCK_PARTS: &[(&str, &str)] = &[
     ("--@clock\n", include_str!("part/clock.lua")),
+    ("--@take\n", include_str!("part/take.lua")),
+    ("--@join\n", include_str!("part/join.lua")),
+    ("--@free\n", include_str!("part/free.lua")),
+    ("--@pass\n", include_str!("part/pass.lua")),
+    ("--@prolong\n", include_str!("part/prolong.lua")),
     ("--@open\n", include_str!("part/open.lua")),
+    ("--@fetch\n", include_str!("part/fetch.lua")),
+    ("--@cut\n", include_str!("part/cut.lua")),
+    ("--@enqueue\n", include_str!("part/enqueue.lua")),
+    ("--@recheck\n", include_str!("part/recheck.lua")),
+    ("--@wait\n", include_str!("part/wait.lua")),
     ("--@unlink\n", include_str!("part/unlink.lua")),
     ("--@settle\n", include_str!("part/settle.lua")),
+    ("--@correct\n", include_str!("part/correct.lua")),
+    ("--@expire\n", include_str!("part/expire.lua")),
+    ("--@promote\n", include_str!("part/promote.lua")),
     ("--@next\n", include_str!("part/next.lua")),
     ("--@alive\n", include_str!("part/alive.lua")),
     ("--@spend\n", include_str!("part/spend.lua")),
@@ -157,11 +172,14 @@ const LOCK_PARTS: [(&str, &str); 10] = [
     ("--@save\n", include_str!("part/save.lua")),
 ];
 
-/// The parts that scripts of a node share. A part that contains the mark of another part comes before that part.
-const NODE_PARTS: [(&str, &str); 11] = [
+/// The parts of the scripts of a node, likewise.
+const NODE_PARTS: &[(&str, &str)] = &[
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@marked\n", include_str!("node/part/marked.lua")),
+    ("--@vote\n", include_str!("node/part/vote.lua")),
+    ("--@prolong\n", include_str!("node/part/prolong.lua")),
     ("--@open\n", include_str!("node/part/open.lua")),
+    ("--@cut\n", include_str!("node/part/cut.lua")),
     ("--@enqueue\n", include_str!("node/part/enqueue.lua")),
     ("--@unlink\n", include_str!("node/part/unlink.lua")),
     ("--@give\n", include_str!("node/part/give.lua")),
@@ -243,8 +261,8 @@ impl Family {
 
     fn parts(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Locks => &LOCK_PARTS,
-            Self::Node => &NODE_PARTS,
+            Self::Locks => LOCK_PARTS,
+            Self::Node => NODE_PARTS,
         }
     }
 }

@@ -233,3 +233,35 @@ fn every_named_part_exists() {
         assert!(!script.source().contains("--@"), "{script:?} names a part that does not exist");
     }
 }
+
+/// A name of a field that is wrong stays in the text. A field of a layout is the only thing behind capitals and a dot.
+#[test]
+fn every_named_field_exists() {
+    for script in every_script() {
+        for (at, _) in script.source().match_indices('.') {
+            let before = &script.source()[..at];
+            let is_name = before.ends_with(|c: char| c.is_ascii_uppercase());
+            assert!(!is_name, "{script:?} names a field that does not exist: {}", before.lines().next_back().unwrap());
+        }
+    }
+}
+
+/// The patches are applied before the names of fields are replaced.
+#[cfg(leasehold_lab)]
+#[test]
+fn every_patch_changes_its_script() {
+    for (name, script, find, replace) in crate::store::redis::mutants::PATCHES {
+        let script = every_script().find(|known| known.name() == *script);
+        let script = script.unwrap_or_else(|| panic!("{name} is for a script that does not exist"));
+        let Row { own, family, .. } = script.row();
+        let Source { text, .. } = assemble(own, family.parts(), |text| {
+            assert!(text.contains(find), "{name}: {find:?} is not in {script:?}");
+            text.replace(find, replace)
+        });
+        assert_ne!(text, script.source(), "{name} changes nothing");
+        for layout in crate::store::redis::layout::LAYOUTS {
+            let is_left = text.contains(&format!("{}.", layout.name));
+            assert!(!is_left, "{name} names a field of {} that does not exist", layout.name);
+        }
+    }
+}

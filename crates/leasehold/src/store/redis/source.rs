@@ -4,8 +4,11 @@
 //! 2. A seeded flaw, if there is one for this script, is put in.
 //! 3. Comments, blank lines and indentation are removed. The server hashes and parses every byte, and the digest stays
 //!    the same when only a comment changes: then clients of both versions share one cached script.
+//! 4. Each name of a field, such as `RECORD.length`, is replaced by its positions: see `positions.rs`.
 
 use sha1_smol::Sha1;
+
+use super::positions::with_positions;
 
 /// A script as the server gets it.
 #[derive(Debug)]
@@ -30,7 +33,7 @@ pub(crate) fn assemble(own: &str, parts: &[(&str, &str)], patch: impl FnOnce(Str
     for (mark, part) in parts {
         text = text.replace(mark, part);
     }
-    Source::new(without_comments(&patch(text)))
+    Source::new(with_positions(&without_comments(&patch(text))))
 }
 
 /// Returns a SHA-1 in hexadecimal.
@@ -38,15 +41,19 @@ pub(super) fn digest(text: &str) -> String {
     Sha1::from(text).digest().to_string()
 }
 
-/// Removes each line that is blank or has only a comment, and the indentation of the others.
+/// Removes each line that is blank or has only a comment, and the indentation of the others. A line `--&` joins the lines
+/// before it and behind it with a blank: a line that got too long in the file stays one line for the server.
 ///
 /// A mark that names no part stays, so that a test finds it. The tests also show that our scripts have nothing that this
 /// would change: no text of several lines, and no comment behind code.
-fn without_comments(source: &str) -> String {
+pub(super) fn without_comments(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     for line in source.lines().map(str::trim_start) {
         let is_comment = line.starts_with("--") && !line.starts_with("--@");
-        if !line.is_empty() && !is_comment {
+        if line == "--&" {
+            code.pop();
+            code.push(' ');
+        } else if !line.is_empty() && !is_comment {
             code.push_str(line);
             code.push('\n');
         }
@@ -54,27 +61,27 @@ fn without_comments(source: &str) -> String {
     code
 }
 
+/// Returns the path and the text of each Lua file that a server can get.
+#[cfg(test)]
+pub(super) fn lua_files() -> Vec<(String, String)> {
+    let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let folders = ["store/redis", "store/redis/part", "store/redis/node", "store/redis/node/part", "fence/lua"];
+    let files = folders.iter().flat_map(|folder| std::fs::read_dir(src.join(folder)).unwrap());
+    let paths = files.map(|file| file.unwrap().path());
+    let lua = paths.filter(|path| path.extension().is_some_and(|extension| extension == "lua"));
+    lua.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
-
-    /// Returns the path and the text of each Lua file that a server can get.
-    fn lua_files() -> Vec<(String, String)> {
-        let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let folders = ["store/redis", "store/redis/part", "store/redis/node", "store/redis/node/part", "fence/lua"];
-        let files = folders.iter().flat_map(|folder| std::fs::read_dir(src.join(folder)).unwrap());
-        let paths = files.map(|file| file.unwrap().path());
-        let lua = paths.filter(|path| path.extension().is_some_and(|extension| extension == "lua"));
-        lua.map(|path| (path.display().to_string(), std::fs::read_to_string(&path).unwrap())).collect()
-    }
 
     #[test]
     fn comments_blank_lines_and_indentation_are_removed() {
         let source = "#!lua\n-- a\n\nlocal x = '--'\n  -- b\n  if x then\n\n    return x\n  end\n--@mark\n--[[ c ]]\n";
         let code = "#!lua\nlocal x = '--'\nif x then\nreturn x\nend\n--@mark\n";
         assert_eq!(without_comments(source), code);
+        assert_eq!(without_comments("  return x\n--&\n    + 1\n"), "return x + 1\n");
         assert_eq!(assemble("a\n--@b\n", &[("--@b\n", "-- part\nb\n")], |text| text + "c\n").text, "a\nb\nc\n");
     }
 
@@ -88,7 +95,7 @@ mod tests {
     #[test]
     fn every_text_and_every_comment_is_on_one_line() {
         let files = lua_files();
-        assert!(files.len() > 35, "only {} files were found", files.len());
+        assert!(files.len() > 50, "only {} files were found", files.len());
         for (path, text) in files {
             for (number, line) in text.lines().enumerate() {
                 let at = format!("{path}:{}: {line}", number + 1);

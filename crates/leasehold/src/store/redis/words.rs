@@ -5,6 +5,8 @@
 
 use leasehold_spec::{Contention, LostHow, PublicId, SessionId, Token, Was};
 
+use super::layout::field;
+
 /// The reply of a script.
 #[derive(Debug)]
 pub(super) enum Reply<T> {
@@ -103,9 +105,10 @@ impl<'a> Words<'a> {
     }
 
     pub(super) fn public_id(&mut self) -> Option<PublicId> {
-        let id = self.next().filter(|id| id.len() == 48 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
-        let session = SessionId(u128::from_str_radix(&id[..32], 16).ok()?);
-        Some(PublicId { session, counter: u64::from_str_radix(&id[32..], 16).ok()? })
+        let is_whole = |id: &&str| id.len() == field!(ID.public).width && id.bytes().all(|b| b.is_ascii_hexdigit());
+        let (session, counter) = self.next().filter(is_whole)?.split_at(field!(ID.counter).offset);
+        let session = SessionId(u128::from_str_radix(session, 16).ok()?);
+        Some(PublicId { session, counter: u64::from_str_radix(counter, 16).ok()? })
     }
 }
 

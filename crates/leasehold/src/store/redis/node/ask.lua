@@ -26,32 +26,7 @@ local marker, seen = KEYS[2], ARGV[1]
 local found, ahead_us = redis.pcall('GET', KEYS[1]), ARGV[3] - now
 local is_near = ahead_us <= 10000000 and ahead_us >= -10000000
 if is_near and now <= ARGV[6] then
-  -- The usual case, nobody waits. It is a short path: the code below would do the same.
-  local sub, format = string.sub, string.format
-  local range, last, keep = sub(ARGV[5], 1, 8), ARGV[7], nil
-  if range == '00000001' or ahead_us + range <= 1000000 then
-    local rear = ARGV[2] .. ARGV[3] .. now .. ARGV[4] .. ARGV[5]
-    if not found then
-      keep = format('%016.0f', now + ARGV[4] * 1000 + 60000000)
-      local nobody = '----------------------------------------------------------------'
-      redis.call('SET', KEYS[1], 'lq1HN-' .. last .. keep .. nobody .. rear, 'PX', ARGV[4] + 60000)
-      return 'G' .. now
-    end
-    -- An error has no length.
-    if #found == 102 and sub(found, 1, 6) == 'lq1FN-' and sub(found, 7, 22) < ARGV[3] then
-      local kept, until_us = sub(found, 23, 38), now + ARGV[4] * 1000 + 60000000
-      -- Mostly it is kept for long enough. To write a new end and a new time to live is a quarter of the cost of this
-      -- script.
-      if kept - until_us >= 0 then
-        redis.call('SET', KEYS[1], 'lq1HN-' .. last .. sub(found, 23) .. rear, 'KEEPTTL')
-        return 'G' .. now
-      elseif kept > now then
-        keep = format('%016.0f', now + ARGV[4] * 1000 + 61000000)
-        redis.call('SET', KEYS[1], 'lq1HN-' .. last .. keep .. sub(found, 39) .. rear, 'PX', ARGV[4] + 61000)
-        return 'G' .. now
-      end
-    end
-  end
+--@vote
 end
 local name, asked, wanted, lease, tail, wait = KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[8]
 --@open
@@ -63,19 +38,19 @@ elseif state == 'C' or state ~= 'F' and id ~= asked then
 elseif state ~= 'F' then
   -- A later round of the attempt that has the vote is a give-back and a new request in one.
   if wanted <= token or wanted <= highest or not is_near then word = 'GRANTED' end
-elseif called and called_until > now and sub(called, 1, 32) ~= sub(asked, 1, 32)
-  and (not wait or sub(wait, 1, 16) > called_ticket) then
+elseif called and called_until > now and sub(called, ID.session) ~= sub(asked, ID.session)
+  and (not wait or sub(wait, WAIT.ticket) > called_ticket) then
   word = 'REFUSED'
 elseif not is_near then
   word = 'FAR'
 elseif wanted <= highest then
   word = 'BELOW'
 end
-local refused = word == 'REFUSED' and (state ~= 'F' and ' ' .. sub(id, 1, 48) .. ' ' .. since .. ' ' .. length
+local refused = word == 'REFUSED' and (state ~= 'F' and ' ' .. sub(id, ID.public) .. ' ' .. since .. ' ' .. length
   or ' - ' .. called_until .. ' 00000000')
 if word == 'REFUSED' and wait and others ~= 'N' then
   local at = redis.call('ZMSCORE', queue, asked .. 's', asked .. 'r')
-  local ticket = sub(wait, 1, 16) + 0
+  local ticket = sub(wait, WAIT.ticket) + 0
   is_known = at[1] and at[1] + 0 == ticket or at[2] and at[2] + 0 == ticket
   if not is_known and redis.call('ZCARD', queue) >= QUEUE_MAX then
     word = 'FULL'
@@ -90,14 +65,16 @@ elseif word == 'VOTE' then
 --@lapse
   word = 'GRANTED'
   local allowed = math.max(LEAD_US - ahead_us, 1)
-  if sub(tail, 1, 8) + 0 > allowed then tail = string.format('%08.0f', allowed) .. sub(tail, 9) end
+  if sub(tail, TAIL.range) + 0 > allowed then
+--&
+    tail = string.format('%08.0f', allowed) .. sub(tail, TAIL.range.behind) end
   local spare_us = keep == ZEROS and 0 or SPARE_US
 --@give
 end
 --@settle
 --@save
 if word == 'GRANTED' then
-  return word .. said .. ' ' .. token .. ' ' .. sub(rear, 1, 8) .. ' ' .. since .. ' ' .. length
+  return word .. said .. ' ' .. token .. ' ' .. sub(rear, TAIL.range) .. ' ' .. since .. ' ' .. length
 end
 if word == 'REFUSED' then return word .. said .. refused end
 return word .. said

@@ -5,14 +5,13 @@ use leasehold_spec::node::{Ask, Charter, Renewal, Request, Wait, rest_ms};
 use leasehold_spec::{From, Name, Order};
 
 use crate::error::Error;
-use crate::store::redis::call::{Call, Fields, LENGTH_END, TIME_END, below};
+use crate::store::redis::call::{Call, Fields, LENGTH_END, TIME_END, below, tail};
 use crate::store::redis::keys::Keys;
+use crate::store::redis::layout::field;
 use crate::store::redis::scripts::Script;
 
-/// The limit of a number of nodes: four digits.
-const NODES_END: u64 = 10_000;
-/// The limit of the length of a label: three digits.
-const LABEL_END: u64 = 1_000;
+/// The limit of a number of nodes.
+const NODES_END: u64 = field!(CHARTER.nodes).end();
 
 /// Returns the request for one name, from a client that has seen this marker.
 pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -> Result<Call, Error> {
@@ -24,7 +23,7 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
             let call = Call::begin(Script::NodeGiveBack, 1)
                 .and(key)
                 .and(Fields::new().id(id))
-                .and(Fields::new().decimal(upto.get(), 16));
+                .and(Fields::new().decimal(upto.get(), field!(TOKEN.number)));
             match wait {
                 Some(wait) => call.and(place(wait)?),
                 None => call,
@@ -33,10 +32,10 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
         Request::CoolDown { id, upto, for_ms } => Call::begin(Script::NodeCoolDown, 1)
             .and(key)
             .and(Fields::new().id(id))
-            .and(Fields::new().decimal(upto.get(), 16))
-            .and(Fields::new().decimal(below(*for_ms, LENGTH_END, "cool-down")?, 8)),
+            .and(Fields::new().decimal(upto.get(), field!(TOKEN.number)))
+            .and(Fields::new().decimal(below(*for_ms, LENGTH_END, "cool-down")?, field!(LENGTH.ms))),
         Request::Revoke { holder, token, grace_ms } => {
-            let seen = Fields::new().hex(holder.session.0, 32).hex(holder.counter.into(), 16).decimal(token.get(), 16);
+            let seen = Fields::new().public_id(holder).decimal(token.get(), field!(SEEN.token));
             let grace_ms = below(*grace_ms, LENGTH_END, "grace")?.to_string();
             Call::begin(Script::NodeRevoke, 1).and(key).and(seen).and(grace_ms)
         }
@@ -59,7 +58,11 @@ pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Res
             From::Grant => "G",
         };
         let lease_ms = below(renewal.lease_ms, LENGTH_END, "lease")?;
-        let wanted = Fields::new().text(from).id(&renewal.id).decimal(renewal.token.get(), 16).decimal(lease_ms, 8);
+        let wanted = Fields::new()
+            .text(from)
+            .id(&renewal.id)
+            .decimal(renewal.token.get(), field!(WANT.token))
+            .decimal(lease_ms, field!(WANT.lease));
         call = match &renewal.fill {
             Some(label) => {
                 let range = below(renewal.range, RANGE_END + 1, "range of tokens")?;
@@ -91,29 +94,24 @@ pub(super) fn begin(
 
 fn fields_of(charter: Charter) -> Result<Fields, Error> {
     let nodes = below(charter.nodes as u64, NODES_END, "list of nodes")?;
-    Ok(Fields::new().decimal(nodes, 4).decimal(below(charter.max_lease_ms, LENGTH_END, "longest lease")?, 8))
+    let max_lease_ms = below(charter.max_lease_ms, LENGTH_END, "longest lease")?;
+    Ok(Fields::new().decimal(nodes, field!(CHARTER.nodes)).decimal(max_lease_ms, field!(CHARTER.max_lease)))
 }
 
 fn ask(call: Call, ask: &Ask) -> Result<Call, Error> {
     let range = ask.range.clamp(1, RANGE_END);
     let call = call
         .and(Fields::new().id(&ask.id))
-        .and(Fields::new().decimal(ask.token.get(), 16))
-        .and(Fields::new().decimal(below(ask.lease_ms, LENGTH_END, "lease")?, 8))
+        .and(Fields::new().decimal(ask.token.get(), field!(TOKEN.number)))
+        .and(Fields::new().decimal(below(ask.lease_ms, LENGTH_END, "lease")?, field!(LENGTH.ms)))
         .and(tail(range, &ask.label)?)
-        .and(Fields::new().decimal(ask.not_after_us.min(TIME_END - 1), 16))
+        .and(Fields::new().decimal(ask.not_after_us.min(TIME_END - 1), field!(TIME.us)))
         // The client sends this sum, because it is expensive for a script to format a number.
-        .and(Fields::new().decimal(ask.token.get() + range - 1, 16));
+        .and(Fields::new().decimal(ask.token.get() + range - 1, field!(TOKEN.number)));
     match &ask.wait {
         Some(wait) => Ok(call.and(place(wait)?)),
         None => Ok(call),
     }
-}
-
-/// Returns the end of a record: number of tokens and label.
-fn tail(range: u64, label: &str) -> Result<Vec<u8>, Error> {
-    let front = Fields::new().decimal(range, 8).decimal(below(label.len() as u64, LABEL_END, "label")?, 3);
-    Ok([front.as_ref(), label.as_bytes()].concat())
 }
 
 /// Returns the fields of a place in the queue.
@@ -124,5 +122,5 @@ fn place(wait: &Wait) -> Result<Fields, Error> {
     };
     // A sorted set orders by doubles, which are exact below 2^53. Clocks stay below that for centuries.
     let ticket = below(wait.ticket, leasehold_spec::limits::TOKEN_END, "ticket")?;
-    Ok(Fields::new().decimal(ticket, 16).text(order))
+    Ok(Fields::new().decimal(ticket, field!(WAIT.ticket)).text(order))
 }

@@ -1,12 +1,6 @@
 #!lua flags=allow-oom
--- enter: a client greets the node, and gets the marker from now on. Votes depend on the fields of the marker:
---
---     1-4     magic, and version of the layout: lq1m
---     5-20    end of the quarantine of a node that may have forgotten something (µs)
---     21-32   the charter of the quorum: number of nodes (4), the longest lease in ms (8)
---     33      K: as far as is known, this run of the server saves every change before it replies; F: it did not once
---     34      U: the marker replaced that of another run, so the node was in use; N: the node is new, or was emptied
---     35-     the run
+-- enter: a client greets the node, and gets the marker from now on. Votes depend on the marker. Its layout is MARKER: see
+-- redis/layout.rs, or the table in docs/PROTOCOL.md.
 --
 -- KEYS     1 the marker
 -- ARGV     1 the charter (12)
@@ -26,17 +20,19 @@ if found then
   -- An error has no length.
   local version = #found > 0 and string.match(found, '^lq(%d+)m')
   if version and version ~= '1' then return 'NEWER ' .. version end
-  if not version or not string.find(found, '^lq1m%d+[KF]') or string.find(found, '[KF]') ~= 33 then
+  if not version or not string.find(found, '^lq1m%d+[KF]') or string.find(found, '[KF]') ~= MARKER.memory.from then
     return 'FOREIGN ' .. redis.call('TYPE', KEYS[1]).ok
   end
-  if string.sub(found, 21, 32) ~= ARGV[1] then return 'UNLIKE ' .. now .. ' ' .. string.sub(found, 21, 32) end
-  local is_same_run, before = string.sub(found, 35) == ARGV[2], string.sub(found, 33, 33)
+  if string.sub(found, MARKER.charter) ~= ARGV[1] then
+--&
+    return 'UNLIKE ' .. now .. ' ' .. string.sub(found, MARKER.charter) end
+  local is_same_run, before = string.sub(found, MARKER.run) == ARGV[2], string.sub(found, MARKER.memory)
   if is_same_run or memory == 'K' and before == 'K' then
     -- If it ends later than a quarantine that begins now, the clock was set back.
-    if string.sub(found, 5, 20) < rests then rests = string.sub(found, 5, 20) end
+    if string.sub(found, MARKER.rests) < rests then rests = string.sub(found, MARKER.rests) end
   end
   if is_same_run and before == 'F' then memory = 'F' end
-  past = is_same_run and string.sub(found, 34, 34) or 'U'
+  past = is_same_run and string.sub(found, MARKER.past) or 'U'
 end
 local marker = 'lq1m' .. rests .. ARGV[1] .. memory .. past .. ARGV[2]
 if marker ~= found then redis.call('SET', KEYS[1], marker) end

@@ -15,12 +15,12 @@
 --@clock
 local found = redis.pcall('GET', KEYS[1])
 -- An error has no length.
-if found and #found > 216 and not ARGV[3] then
+if found and #found > VOTED.short and not ARGV[3] then
   local sub = string.sub
-  if string.find(found, '^lq1[HR]N%-') and sub(found, 103, 166) == ARGV[1] and sub(found, 167, 182) <= ARGV[2]
-    and sub(found, 183, 198) + sub(found, 199, 206) * 1000 > now + 0 then
-    redis.call('SET', KEYS[1], 'lq1FN-' .. sub(found, 7, 38) .. ARGV[1], 'KEEPTTL')
-    return 'B' .. now .. sub(found, 7, 22)
+  if string.find(found, '^lq1[HR]N%-') and sub(found, VOTED.id) == ARGV[1] and sub(found, VOTED.token) <= ARGV[2]
+    and sub(found, VOTED.since) + sub(found, VOTED.length) * 1000 > now + 0 then
+    redis.call('SET', KEYS[1], 'lq1FN-' .. sub(found, NODE.highest.to.keep) .. ARGV[1], 'KEEPTTL')
+    return 'B' .. now .. sub(found, NODE.highest)
   end
 end
 local name, asked, upto, wait = KEYS[1], ARGV[1], ARGV[2], ARGV[3]

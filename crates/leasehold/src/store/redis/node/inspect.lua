@@ -14,5 +14,5 @@ local name, found = KEYS[1], redis.pcall('GET', KEYS[1])
 local waiters = others == 'N' and '0' or string.format('%.0f', redis.call('ZCARD', queue))
 local said = 'INSPECTED ' .. now .. ' ' .. highest .. ' ' .. others .. ' - ' .. waiters
 if state == 'F' then return said end
-local holder = sub(id, 1, 48) .. ' ' .. sub(rear, 12)
+local holder = sub(id, ID.public) .. ' ' .. sub(rear, TAIL.label)
 return said .. ' ' .. since .. ' ' .. length .. ' ' .. state .. ' ' .. token .. ' ' .. holder

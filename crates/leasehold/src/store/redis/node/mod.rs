@@ -1,9 +1,9 @@
 //! One node of a quorum, on one Redis.
 //!
 //! The node decides by scripts that do exactly what [`leasehold_spec::node`] specifies; `tests/votes` compares them.
-//! The heads of `part/open.lua` and of `enter.lua` describe the stored data. Nodes are independent primaries, and none
-//! of them is part of a cluster, so one script may touch several keys. The connection and the table of scripts are
-//! shared with locks on one Redis: see `..`.
+//! The head of `part/open.lua` describes the stored data, and `store/redis/layout.rs` its fields. Nodes are independent
+//! primaries, and none of them is part of a cluster, so one script may touch several keys. The connection and the table
+//! of scripts are shared with locks on one Redis: see `..`.
 
 mod call;
 mod candidate;

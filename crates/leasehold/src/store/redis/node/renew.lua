@@ -23,30 +23,12 @@ local marker, seen = KEYS[#KEYS], ARGV[1]
 local answers, rest, texts, sub = {}, {}, {}, string.sub
 local is_early, length, keep = now <= ARGV[2], nil, nil
 for i = 1, #KEYS - 1 do
-  local name, want = KEYS[i], ARGV[3 + i]
-  local found = redis.pcall('GET', name)
-  -- An error has no length.
-  if found and #found > 216 and is_early and sub(found, 1, 6) == 'lq1HN-' and sub(want, 1, 1) == 'H'
-    and sub(found, 103, 182) == sub(want, 2, 81) and sub(found, 183, 198) + sub(found, 199, 206) * 1000 > now + 0 then
-    if sub(want, 82, 89) ~= length then
-      length = sub(want, 82, 89)
-      keep = string.format('%016.0f', now + length * 1000 + 60000000)
-    end
-    local since = sub(found, 39, 182) .. now .. length .. sub(found, 207)
-    if keep > sub(found, 23, 38) then
-      redis.call('SET', name, sub(found, 1, 22) .. keep .. since, 'PX', length + 60000)
-    else
-      redis.call('SET', name, sub(found, 1, 38) .. since, 'KEEPTTL')
-    end
-    answers[i] = 'R' .. now .. sub(found, 7, 22)
-  else
-    answers[i], rest[#rest + 1], texts[i] = '', i, found
-  end
+--@prolong
 end
 if #rest == 0 then return table.concat(answers, '\n') end
 local function renew(name, found, want, not_after)
 --@open
-  local word, asked, wanted, lease = 'RENEWED', sub(want, 2, 65), sub(want, 66, 81), sub(want, 82, 89)
+  local word, asked, wanted, lease = 'RENEWED', sub(want, WANT.id), sub(want, WANT.token), sub(want, WANT.lease)
   if now > not_after then
     word = 'LATE'
   elseif state == 'C' or state ~= 'F' and id .. token ~= asked .. wanted then
@@ -54,19 +36,19 @@ local function renew(name, found, want, not_after)
   elseif state == 'R' then
     word = 'LOST revoked'
   elseif state == 'H' then
-    if sub(want, 1, 1) == 'H' then
+    if sub(want, WANT.start) == 'H' then
       since, length = now, lease
       local until_us = now_us + lease * 1000 + R_US
       if keep + 0 < until_us then keep = string.format('%016.0f', until_us) end
     end
-  elseif #want > 89 and sub(want, 1, 1) == 'H' and released ~= asked
-    and wanted + math.max(sub(want, 90, 97) - 1, 0) >= highest + 0 then
+  elseif #want > WANT.tail.offset and sub(want, WANT.start) == 'H' and released ~= asked
+    and wanted + math.max(sub(want, WANT.range) - 1, 0) >= highest + 0 then
     -- The condition above: a higher token that the node has voted for since may have been granted, and this vote must not
     -- continue an older grant. The call ends here: if it lapsed under this vote, its waiter would lose its place.
 --@unlink
 --@lapse
     word = 'FILLED'
-    local tail, spare_us = sub(want, 90), 0
+    local tail, spare_us = sub(want, WANT.tail), 0
 --@give
   else
     word = 'LOST notheld'
@@ -79,7 +61,7 @@ local function renew(name, found, want, not_after)
 end
 
 for _, i in ipairs(rest) do
-  local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[3 + i], sub(ARGV[3], 16 * i - 15, 16 * i))
+  local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[3 + i], sub(ARGV[3], TIME[i]))
   local is_table = type(answer) == 'table'
   if not done or is_table then answer = 'ERROR ' .. (is_table and answer.err or answer) end
   answers[i] = string.gsub(answer, '\n', ' ')

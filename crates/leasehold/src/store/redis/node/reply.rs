@@ -7,6 +7,7 @@ use leasehold_spec::node::{Abstention, Bell, Charter, Renewal, Request, Rings, S
 use leasehold_spec::{Contention, From as Since, GrantId, GrantState, Holder, Inspection, Name, SessionId, Token, Was};
 
 use crate::store::redis::keys::Keys;
+use crate::store::redis::layout::field;
 use crate::store::redis::scripts::Family;
 use crate::store::redis::words::{Reply, Words, is_begun, number, token};
 
@@ -56,17 +57,19 @@ pub(in crate::store::redis) fn parse(to: To, text: &str) -> Option<Reply<Answer>
     let quiet = |now_us, highest, said| {
         Some(Reply::Sound(Ok(Vote { now_us, highest, contention: Contention::None, has_called: false, said })))
     };
+    const SHORT: usize = field!(BRIEF.highest).offset;
+    const LONG: usize = field!(BRIEF.highest).range().end;
     // The replies about an uncontended name have no words to spare. Their length shows that they are no piece of another.
     match (to, text.as_bytes().first(), text.len()) {
-        (To::Ask { token, range, lease_ms }, Some(b'G'), 17) => {
+        (To::Ask { token, range, lease_ms }, Some(b'G'), SHORT) => {
             let granted = Said::Granted { token, range, left_us: lease_ms * 1000 };
-            quiet(number(text.get(1..)?)?, Token::new(token.get() + range - 1)?, granted)
+            quiet(number(text.get(field!(BRIEF.now).range())?)?, Token::new(token.get() + range - 1)?, granted)
         }
-        (To::Renew { lease_ms }, Some(b'R'), 33) => {
+        (To::Renew { lease_ms }, Some(b'R'), LONG) => {
             let (now_us, highest) = clock_and_highest(text)?;
             quiet(now_us, highest, Said::Renewed { left_us: lease_ms * 1000 })
         }
-        (To::GiveBack, Some(b'B'), 33) => {
+        (To::GiveBack, Some(b'B'), LONG) => {
             let (now_us, highest) = clock_and_highest(text)?;
             quiet(now_us, highest, Said::GivenBack { was: Was::Granted })
         }
@@ -78,7 +81,7 @@ pub(in crate::store::redis) fn parse(to: To, text: &str) -> Option<Reply<Answer>
 }
 
 fn clock_and_highest(text: &str) -> Option<(u64, Token)> {
-    Some((number(text.get(1..17)?)?, token(text.get(17..)?)?))
+    Some((number(text.get(field!(BRIEF.now).range())?)?, token(text.get(field!(BRIEF.highest).range())?)?))
 }
 
 /// Reads why the node has no vote: for one name, or for all of a batch.
@@ -216,7 +219,7 @@ pub(in crate::store::redis) fn greeting(text: &str, run: &str) -> Option<Greetin
         "NEWER" => Some(Greeting::Newer(rest.to_owned())),
         "MARKED" => is_of(rest, run).then(|| Greeting::Marked(rest.to_owned())),
         "UNLIKE" => {
-            let (nodes, max_lease_ms) = rest.split_at_checked(4)?;
+            let (nodes, max_lease_ms) = rest.split_at_checked(field!(CHARTER.max_lease).offset)?;
             let charter = Charter { nodes: number(nodes)?.try_into().ok()?, max_lease_ms: number(max_lease_ms)? };
             Some(Greeting::Unlike(charter))
         }
@@ -226,12 +229,12 @@ pub(in crate::store::redis) fn greeting(text: &str, run: &str) -> Option<Greetin
 
 /// Returns whether this is the marker of this run.
 pub(super) fn is_of(marker: &str, run: &str) -> bool {
-    marker.starts_with("lq1m") && marker.get(34..) == Some(run)
+    marker.starts_with("lq1m") && marker.get(field!(MARKER.run).offset..) == Some(run)
 }
 
 /// Returns whether a marker shows that its node was in use before the marker was written.
 pub(super) fn was_used(marker: &str) -> bool {
-    marker.get(33..34) == Some("U")
+    marker.get(field!(MARKER.past).range()) == Some("U")
 }
 
 /// Returns why a text is no marker that this version knows. Returns `None` if it is one.
@@ -247,5 +250,5 @@ pub(super) fn no_marker(text: &str) -> Option<Greeting> {
 
 /// Returns until when the node with this marker is in quarantine.
 pub(in crate::store::redis) fn rests_until_us(marker: &str) -> Option<u64> {
-    number(marker.get(4..20)?)
+    number(marker.get(field!(MARKER.rests).range())?)
 }

@@ -14,12 +14,12 @@
 local name, found = KEYS[1], redis.pcall('GET', KEYS[1])
 --@open
 local left = nil
-if state ~= 'F' and sub(id, 1, 48) .. token == ARGV[1] then
+if state ~= 'F' and sub(id, ID.public) .. token == ARGV[1] then
   -- Nobody works under a vote that cools down, so nobody needs a grace.
   local grace_ms = state == 'C' and 0 or ARGV[2]
   local left_us = math.min(since + length * 1000 - now_us, grace_ms * 1000)
   left = string.format('%.0f', left_us)
-  told = { front .. 'inbox:' .. sub(id, 1, 32),
+  told = { front .. 'inbox:' .. sub(id, ID.session),
     'lq1 R ' .. id .. ' ' .. highest .. ' ' .. now .. ' ' .. others .. ' ' .. token .. ' ' .. left .. ' ' .. name }
   -- The holder may miss the message, and renew: then the node must not be filled with its grant.
   released = id

@@ -42,5 +42,7 @@ if told then
     redis.pcall('PUBLISH', told[at], told[at + 1])
   end
 end
-local said = ' ' .. now .. ' ' .. token .. (counts % 100000 > 0 and ' S ' or counts > 0 and ' O ' or ' N ') .. rest .. ' ' .. handed
+local said = ' ' .. now .. ' ' .. token .. (counts % 100000 > 0 and ' S ' or counts > 0 and ' O ' or ' N ')
+--&
+  .. rest .. ' ' .. handed
 local lease = state == 'F' and '0 0' or since .. ' ' .. length

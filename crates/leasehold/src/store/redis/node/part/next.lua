@@ -5,12 +5,14 @@ if (state == 'R' or state == 'C') and others ~= 'N' then
   local left = string.format('%.0f', since + length * 1000 - now_us)
   local notified, before = 0, nil
   for _, who in ipairs(redis.call('ZRANGE', queue, '0', SETTLE_STEPS - 1)) do
-    local session = sub(who, 1, 32)
+    local session = sub(who, MEMBER.id.session)
     if session ~= before and redis.call('PUBSUB', 'NUMSUB', front .. 'inbox:' .. session)[2] > 0 then
       told = told or {}
       local at = #told
       told[at + 1] = front .. 'inbox:' .. session
-      told[at + 2] = 'lq1 E ' .. sub(who, 1, 64) .. ' ' .. highest .. ' ' .. now .. ' ' .. others .. ' ' .. token .. ' '
+      told[at + 2] = 'lq1 E ' .. sub(who, MEMBER.id) .. ' '
+--&
+        .. highest .. ' ' .. now .. ' ' .. others .. ' ' .. token .. ' '
         .. left .. ' ' .. name
       notified, before = notified + 1, session
       if notified == REVOKE_NOTIFIED then break end

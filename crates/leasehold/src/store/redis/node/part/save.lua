@@ -4,7 +4,7 @@ if keep ~= ZEROS then
   local record = 'lq1' .. state .. others .. (called and 'C' or '-') .. highest .. keep .. released
   if called then record = record .. called .. called_ticket .. called_until end
   if state ~= 'F' then record = record .. id .. token .. since .. length .. rear end
-  local is_longer = not found or keep ~= sub(found, 23, 38)
+  local is_longer = not found or keep ~= sub(found, NODE.keep)
   if is_longer or is_queue_new then
     -- At least 1: a time to live of 0 deletes the key.
     local ttl_ms = math.max(math.ceil((keep - now_us) / 1000), 1)

@@ -22,8 +22,8 @@ if state == 'F' and not is_called and others ~= 'N' then
     local who, ticket = page[2 * dead + 1], page[2 * dead + 2]
     if not who then break end
     -- PUBSUB NUMSUB tells whether an inbox is attached. The result of PUBLISH does not (P6).
-    if redis.call('PUBSUB', 'NUMSUB', front .. 'inbox:' .. sub(who, 1, 32))[2] > 0 then
-      called, called_ticket = sub(who, 1, 64), string.format('%016.0f', ticket)
+    if redis.call('PUBSUB', 'NUMSUB', front .. 'inbox:' .. sub(who, MEMBER.id.session))[2] > 0 then
+      called, called_ticket = sub(who, MEMBER.id), string.format('%016.0f', ticket)
       called_until, has_called = string.format('%016.0f', now_us + CALL_US), 'C'
       if keep + 0 < called_until + R_US then keep = string.format('%016.0f', called_until + R_US) end
       break
@@ -37,7 +37,7 @@ if state == 'F' and not is_called and others ~= 'N' then
   if has_called == 'C' then
     told = told or {}
     local at = #told
-    told[at + 1] = front .. 'inbox:' .. sub(called, 1, 32)
+    told[at + 1] = front .. 'inbox:' .. sub(called, ID.session)
     told[at + 2] = 'lq1 C ' .. called .. ' ' .. highest .. ' ' .. now .. ' ' .. others .. ' - - ' .. name
   end
 end

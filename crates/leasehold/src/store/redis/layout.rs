@@ -1,0 +1,362 @@
+//! The layouts of the texts that scripts and this crate cut by position: records, queue entries and arguments.
+//!
+//! A layout lists its fields in order, with their widths. No position is written by hand: it is the sum of the widths
+//! before it. A Lua file names a field, and `positions.rs` replaces the name before the script is sent: see there for the
+//! forms. In Rust, [`field!`] is the place of a field, computed by the compiler. A test compares the layouts of stored
+//! data with the tables in docs/PROTOCOL.md.
+//!
+//! A record with another field is another layout, and needs another version (`LAYOUT` in `keys.rs`): programs that were
+//! built before read the records, too.
+
+use std::ops::Range;
+
+use Kind::{Bytes, Inline, Many, Nested, Rest};
+
+/// Each layout is a constant. Together they are [`LAYOUTS`].
+macro_rules! layouts {
+    ($($(#[$doc:meta])* $layout:ident { $($field:ident: $kind:expr, $about:literal;)+ })+) => {
+        $($(#[$doc])* pub(crate) const $layout: Layout = Layout {
+            name: stringify!($layout),
+            fields: &[$(Field { of: stringify!($layout), name: stringify!($field), kind: $kind, about: $about }),+],
+        };)+
+
+        /// All layouts.
+        pub(super) const LAYOUTS: &[&Layout] = &[$(&$layout),+];
+    };
+}
+
+/// A number of tokens.
+const RANGE: Kind = Bytes(8);
+
+layouts! {
+    // Values that occur in many layouts.
+
+    /// The part of a grant ID that may leave the store.
+    PUBLIC {
+        session: Bytes(32), "session ID, hexadecimal";
+        counter: Bytes(16), "counter of the session, hexadecimal";
+    }
+    ID {
+        public: Inline(&PUBLIC), "";
+        nonce: Bytes(16), "random bits, hexadecimal: the secret part";
+    }
+    TIME {
+        us: Bytes(16), "µs since 1970";
+    }
+    LENGTH {
+        ms: Bytes(8), "ms";
+    }
+    TOKEN {
+        number: Bytes(16), "a token";
+    }
+    /// The tokens and the label of a grant. They stay together from the request to the entry and to the record, as one
+    /// string: each more piece to join costs as much as a field.
+    TAIL {
+        range: RANGE, "number of tokens that are reserved for the grant, its own included (P19)";
+        label_length: Bytes(3), "bytes of the label";
+        label: Rest, "label";
+    }
+
+    // Locks on one Redis.
+
+    /// The end of a record. Most scripts do not take it apart.
+    REAR {
+        released: Nested(&ID), "grant ID that was released last before, or 64 dashes; in state F unused from here on";
+        tail: Inline(&TAIL), "";
+    }
+    /// Its beginning is also an argument of release and renew.
+    RECORD {
+        version: Bytes(3), "`lh1`: magic and version of the layout";
+        state: Bytes(1), "H held, P pushed and not yet claimed, R marked for revocation, C cooling down, F free";
+        token: Nested(&TOKEN), "token; in state C the highest token that was used";
+        id: Nested(&ID), "grant ID; in state F the ID that was released last, or 64 dashes";
+        length: Nested(&LENGTH), "length of the lease in ms";
+        since: Nested(&TIME), "time when the grant was made or last renewed, in µs";
+        rear: Inline(&REAR), "";
+    }
+    COUNTS {
+        entries: Bytes(5), "number of entries";
+        strict: Bytes(5), "number of strict entries";
+    }
+    LAPSE {
+        session: Bytes(32), "session ID";
+        time: Nested(&TIME), "time when its claim ran out, in µs";
+    }
+    QUEUE {
+        keep: Nested(&TIME), "time until which the record is kept, in µs";
+        head: Nested(&ID), "grant ID of the first waiter, or 64 dashes";
+        counts: Nested(&COUNTS), "number of entries (5 digits), number of strict entries (5 digits)";
+        ticket: Nested(&TIME), "ticket of the last waiter";
+        tail: Nested(&ID), "grant ID of the last waiter, or 64 dashes";
+        lapses: Many(&LAPSE), "lapses, oldest first";
+    }
+    /// An argument of acquire.
+    PLACE {
+        claim: Nested(&LENGTH), "claim in ms";
+        hears: Bytes(1), "L listens, P polls";
+        order: Bytes(1), "s strict, r relaxed";
+    }
+    ENTRY {
+        limit: Nested(&TIME), "time limit in µs; 0: none";
+        seen: Nested(&TIME), "time when the waiter was last seen, in µs";
+        ticket: Nested(&TIME), "ticket";
+        place: Inline(&PLACE), "";
+        lease: Nested(&LENGTH), "length of the lease in ms";
+        before: Nested(&ID), "grant ID of the entry before; unused in the head";
+        tail: Inline(&TAIL), "";
+    }
+    /// An argument of acquire.
+    BOUNDS {
+        patience: Bytes(16), "longest wait in ms; dashes: for ever";
+        ticket: Nested(&TIME), "ticket of an earlier place; dashes: none";
+    }
+    /// The argument of reserve.
+    RESERVE {
+        token: Nested(&TOKEN), "token";
+        id: Nested(&ID), "grant ID";
+        range: RANGE, "number of tokens, counted from the grant's own token";
+    }
+
+    // A node of a quorum.
+
+    /// The beginning of a record of a node.
+    NODE {
+        version: Bytes(3), "`lq1`: magic and version of the layout";
+        state: Bytes(1), "H held, R marked for revocation, C cooling down, F free";
+        waiters: Bytes(1), "N nobody, O others, S the first one asks for strict order";
+        called: Bytes(1), "C a waiter is called, - none is";
+        highest: Nested(&TOKEN), "the largest token for which the node has voted";
+        keep: Nested(&TIME), "time until which the record is kept, in µs";
+        released: Nested(&ID), "grant ID that was given back last, or 64 dashes";
+    }
+    CALL {
+        id: Nested(&ID), "grant ID of the waiter that is called";
+        ticket: Nested(&TIME), "its ticket";
+        ends: Nested(&TIME), "end of the call, in µs";
+    }
+    VOTE {
+        id: Nested(&ID), "grant ID";
+        token: Nested(&TOKEN), "token";
+        since: Nested(&TIME), "begin of the vote, in µs";
+        length: Nested(&LENGTH), "length of the lease in ms";
+        tail: Inline(&TAIL), "";
+    }
+    /// The record while a waiter is called. A vote follows, unless the vote is free.
+    CALLED {
+        node: Inline(&NODE), "";
+        call: Inline(&CALL), "";
+    }
+    /// The record with a vote, while no waiter is called.
+    VOTED {
+        node: Inline(&NODE), "";
+        vote: Inline(&VOTE), "";
+    }
+    MEMBER {
+        id: Nested(&ID), "grant ID";
+        order: Bytes(1), "s strict, r relaxed";
+    }
+    /// A place in the queue: an argument of ask and give_back.
+    WAIT {
+        ticket: Nested(&TIME), "ticket";
+        order: Bytes(1), "s strict, r relaxed";
+    }
+    /// An argument of renew of a node. The tail is absent unless the node is to be filled.
+    WANT {
+        start: Bytes(1), "H from now on, G from the grant";
+        id: Nested(&ID), "grant ID";
+        token: Nested(&TOKEN), "token";
+        lease: Nested(&LENGTH), "length of the lease in ms";
+        tail: Inline(&TAIL), "";
+    }
+    /// An argument of enter and begin.
+    CHARTER {
+        nodes: Bytes(4), "number of nodes";
+        max_lease: Nested(&LENGTH), "longest lease in ms";
+    }
+    /// The text under the key of the marker.
+    MARKER {
+        version: Bytes(4), "`lq1m`: magic and version of the layout";
+        rests: Nested(&TIME), "end of the quarantine of a node that may have forgotten something, in µs";
+        charter: Nested(&CHARTER), "charter of the quorum: number of nodes (4 digits), longest lease in ms (8 digits)";
+        memory: Bytes(1), "K as far as is known, this run of the server saves before it replies, F it did not once";
+        past: Bytes(1), "U the marker replaced that of another run: the node was in use, N it is new, or was emptied";
+        run: Rest, "run ID of the server";
+    }
+    /// An argument of revoke.
+    SEEN {
+        id: Inline(&PUBLIC), "";
+        token: Nested(&TOKEN), "token";
+    }
+    /// The short replies. The shortest ends before the highest token.
+    BRIEF {
+        word: Bytes(1), "G granted, R renewed, B given back";
+        now: Nested(&TIME), "time of the server, in µs";
+        highest: Nested(&TOKEN), "highest token";
+    }
+
+    // Fences.
+
+    /// The marks of a guarded key, with blanks between them.
+    MARKS {
+        version: Bytes(2), "`1 `: version of the layout";
+        writers: Nested(&TOKEN), "the highest token of a writer";
+        blank: Bytes(1), "a blank";
+        all: Nested(&TOKEN), "the highest token of all";
+        blank2: Bytes(1), "a blank";
+        client: Bytes(16), "client of the last call of that writer, hexadecimal";
+        blank3: Bytes(1), "a blank";
+        call: Bytes(16), "number of that call";
+    }
+}
+
+/// A text of fields of fixed width. Only the last field may reach to the end of the text.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// The name in Lua.
+    pub(super) name: &'static str,
+    pub(super) fields: &'static [Field],
+}
+
+#[derive(Debug)]
+pub(super) struct Field {
+    /// The name of its layout.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test checks that every field is used"))]
+    pub(super) of: &'static str,
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    /// The content, for docs/PROTOCOL.md.
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it with the page"))]
+    pub(super) about: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// So many bytes.
+    Bytes(usize),
+    /// A field that has fields of its own.
+    Nested(&'static Layout),
+    /// The fields of that layout are fields of this one. The name stands for all of them.
+    Inline(&'static Layout),
+    /// All bytes to the end of the text.
+    Rest,
+    /// Any number of that layout, to the end of the text. Its fields are those of the first one.
+    Many(&'static Layout),
+}
+
+/// The place of a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The number of bytes before it.
+    pub(crate) offset: usize,
+    /// Its number of bytes, without a last field that reaches to the end of the text.
+    pub(crate) width: usize,
+}
+
+/// Returns the [`Place`] of a field as a constant: `field!(RECORD.token)`, or `field!(RECORD.id.session)`.
+macro_rules! field {
+    ($layout:ident $(. $field:ident)+) => {
+        const { $crate::store::redis::layout::$layout.place(&[$(stringify!($field)),+]) }
+    };
+}
+pub(crate) use field;
+
+impl Layout {
+    /// Returns the place of a field, or of a field of a field. For constants only: see [`field!`].
+    pub(crate) const fn place(&'static self, path: &[&str]) -> Place {
+        let (mut place, mut inside, mut at) = (Place { offset: 0, width: self.size() }, Some(self), 0);
+        while at < path.len() {
+            let Some(layout) = inside else { panic!("this field has no fields") };
+            let Some((found, field)) = layout.find(path[at]) else { panic!("the layout has no such field") };
+            place = Place { offset: place.offset + found.offset, width: found.width };
+            inside = field.kind.inside();
+            at += 1;
+        }
+        place
+    }
+
+    /// Returns the number of bytes of all fields of fixed width.
+    pub(super) const fn size(&self) -> usize {
+        let (mut size, mut at) = (0, 0);
+        while at < self.fields.len() {
+            size += self.fields[at].kind.size();
+            at += 1;
+        }
+        size
+    }
+
+    /// Whether the last field reaches to the end of the text.
+    pub(super) fn is_open(&self) -> bool {
+        self.fields.last().is_some_and(|field| field.kind.is_open())
+    }
+
+    /// Finds a field by its name, also in the layouts whose fields are fields of this one.
+    pub(super) const fn find(&self, name: &str) -> Option<(Place, &'static Field)> {
+        let (mut offset, mut at) = (0, 0);
+        while at < self.fields.len() {
+            let field: &'static Field = &self.fields[at];
+            if is_same(field.name, name) {
+                return Some((Place { offset, width: field.kind.size() }, field));
+            }
+            if let Inline(layout) = field.kind
+                && let Some((place, field)) = layout.find(name)
+            {
+                return Some((Place { offset: offset + place.offset, width: place.width }, field));
+            }
+            offset += field.kind.size();
+            at += 1;
+        }
+        None
+    }
+}
+
+impl Kind {
+    pub(super) const fn size(self) -> usize {
+        match self {
+            Bytes(size) => size,
+            Nested(layout) | Inline(layout) => layout.size(),
+            Rest | Many(_) => 0,
+        }
+    }
+
+    pub(super) fn is_open(self) -> bool {
+        match self {
+            Bytes(_) => false,
+            Nested(layout) | Inline(layout) => layout.is_open(),
+            Rest | Many(_) => true,
+        }
+    }
+
+    /// Returns the layout of the field, if it has one.
+    pub(super) const fn inside(self) -> Option<&'static Layout> {
+        match self {
+            Nested(layout) | Inline(layout) | Many(layout) => Some(layout),
+            Bytes(_) | Rest => None,
+        }
+    }
+}
+
+impl Place {
+    /// Returns the smallest number that has too many digits for the field.
+    pub(crate) const fn end(self) -> u64 {
+        10_u64.pow(self.width as u32)
+    }
+
+    /// Returns the bytes of the field in a text that begins with its layout.
+    pub(crate) const fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.width
+    }
+}
+
+/// `==` of strings is no constant function.
+const fn is_same(one: &str, other: &str) -> bool {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;
