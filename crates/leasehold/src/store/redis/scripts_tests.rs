@@ -176,13 +176,13 @@ fn bounds_of_locks_are_those_of_the_specification() {
     let lead = format!("local LEAD_US, REVOKE_NOTIFIED = {}, {}\n", limits::TOKEN_LEAD_US, limits::REVOKE_NOTIFIED);
     assert!(settle.contains(&lead), "part/open.lua has another lead, or notifies others");
     let usual = format!("<= '{:08}'", limits::RANGE_MAX);
-    assert!(renew.contains(&usual), "renew.lua has another range");
+    assert!(renew.contains(&usual), "part/prolong.lua has another range");
     let kept = format!("2 * lease + {})", limits::RETENTION_MS);
-    assert!(renew.contains(&kept), "renew.lua has another R");
+    assert!(renew.contains(&kept), "part/prolong.lua has another R");
     let floor = format!(" / 3), {})", limits::LOOK_MAX_MS);
     assert!(settle.contains(&floor), "part/alive.lua has another floor");
     let long = format!("<= '{:08}'", limits::RETENTION_MS);
-    assert!(release.contains(&long), "release.lua has another R");
+    assert!(release.contains(&long), "part/free.lua has another R");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn bounds_of_a_node_are_those_of_the_specification() {
     let near = format!("ahead_us <= {window_us} and ahead_us >= -{window_us}\n");
     assert!(ask.contains(&near), "node/ask.lua has another window");
     let lead = format!("ahead_us + range <= {} then", limits::TOKEN_LEAD_US);
-    assert!(ask.contains(&lead), "node/ask.lua has another lead");
+    assert!(ask.contains(&lead), "node/part/vote.lua has another lead");
     for source in [ask, renew] {
         let (kept_us, kept_ms) = (format!("1000 + {})", limits::RETENTION_US), format!(" + {})", limits::RETENTION_MS));
         assert!(source.contains(&kept_us) && source.contains(&kept_ms), "another R");
