@@ -17,12 +17,6 @@ impl Grants {
         self.all.first()
     }
 
-    /// Returns the grant of a mutex, if it has one, for changes.
-    #[must_use]
-    pub fn sole_mut(&mut self) -> Option<&mut Grant> {
-        self.all.first_mut()
-    }
-
     /// Removes the grant of a mutex if `ends` says so, and returns it.
     pub fn take_sole_if(&mut self, ends: impl FnOnce(&Grant) -> bool) -> Option<Grant> {
         self.all.pop_if(|grant| ends(grant))

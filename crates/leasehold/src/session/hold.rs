@@ -31,7 +31,7 @@ pub(crate) struct Grant {
     pub(crate) name: Name,
     pub(crate) id: GrantId,
     pub(crate) world: Arc<dyn World>,
-    pub(crate) end: Lifetime,
+    pub(crate) lifetime: Lifetime,
 }
 
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl Hold {
     pub(crate) fn extend(&self, term: &Term) {
         let fate = self.fate();
         if fate.lost.is_none() && self.valid_until_us.fetch_max(term.until_us, Ordering::AcqRel) < term.until_us {
-            self.end.extended(term);
+            self.lifetime.extended(term);
         }
     }
 
@@ -152,7 +152,7 @@ impl Hold {
 
     /// Ends a hold whose validity is over.
     pub(crate) fn expire(&self, now_us: u64) -> Ended {
-        self.end_with(|until_us| self.end.why_over(until_us, now_us))
+        self.end_with(|until_us| self.lifetime.why_over(until_us, now_us))
     }
 
     fn end_with(&self, reason: impl FnOnce(u64) -> LostReason) -> Ended {

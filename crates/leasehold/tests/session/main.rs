@@ -22,4 +22,5 @@ mod statements;
 mod sticky;
 mod store;
 mod threads;
+mod unknown;
 mod validity;

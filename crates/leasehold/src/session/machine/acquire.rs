@@ -227,7 +227,7 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer
     let is_waiting = matches!(attempt.phase, Phase::Asking { .. } | Phase::Queued { .. });
     match answer.outcome {
         Outcome::Granted { token, .. } if token < attempt.latest => put_off(attempt, turn.now_us),
-        Outcome::Granted { .. } => accept_grant(turn, counter, (answer, since_us)),
+        Outcome::Granted { .. } => accept_granted_reply(turn, counter, (answer, since_us)),
         Outcome::Queued { .. } if !attempt.believes(answer.highest) => put_off(attempt, turn.now_us),
         Outcome::Queued { .. } => accept_place(turn, counter, answer),
         Outcome::Late => {
@@ -255,7 +255,7 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer
     }
 }
 
-fn accept_grant(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer, u64)) {
+fn accept_granted_reply(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer, u64)) {
     let Outcome::Granted { token, left_us, range } = answer.outcome else { return };
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     if matches!(attempt.phase, Phase::Queued { .. }) {
@@ -283,7 +283,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     if let Phase::Held(holding) = &attempt.phase {
         hit(Mark::QueuedWhileHeld);
         // The grant lapsed, and a late re-check put the same ID into the queue again.
-        turn.ledger.effects.lost(&holding.hold, LostReason::Superseded);
+        turn.ledger.effects.end_hold(&holding.hold, LostReason::Superseded);
         attempt.phase = Phase::Queued { next_us: turn.now_us };
         return give_back(turn, counter);
     }

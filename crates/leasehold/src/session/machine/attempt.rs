@@ -175,7 +175,7 @@ impl Holding {
     /// Replaces the hold by the next one of the same grant.
     pub(crate) fn succeed(&mut self, token: Token, effects: &mut Effects) {
         let hold = Arc::new(self.hold.next(token, self.budget.contention()));
-        effects.lost(&self.hold, LostReason::Released);
+        effects.end_hold(&self.hold, LostReason::Released);
         self.hold = hold;
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn begin(turn: &mut Turn<'_>) {
         let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { continue };
         attempt.tell(&mut turn.ledger.effects, Verdict::Failed(Error::closed()));
         if let Phase::Held(holding) = &attempt.phase {
-            turn.ledger.effects.lost(&holding.hold, LostReason::Closed);
+            turn.ledger.effects.end_hold(&holding.hold, LostReason::Closed);
         }
         release::give_back(turn, counter);
     }
@@ -50,7 +50,7 @@ pub(crate) fn end(turn: &mut Turn<'_>) {
     for (counter, attempt) in &mut ledger.attempts {
         attempt.tell(&mut ledger.effects, Verdict::Failed(Error::closed()));
         match &mut attempt.phase {
-            Phase::Held(holding) => ledger.effects.lost(&holding.hold, LostReason::Closed),
+            Phase::Held(holding) => ledger.effects.end_hold(&holding.hold, LostReason::Closed),
             Phase::Returning(returning) => {
                 ledger.effects.released(*counter, returning.caller.take(), || Err(Error::closed()));
             }

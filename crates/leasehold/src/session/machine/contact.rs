@@ -12,7 +12,7 @@ use super::ledger::Stage;
 use super::turn::Turn;
 use super::{close, grant, release, replies};
 use crate::clock::Sample;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::store::{Link, Message, Progress};
 use crate::world::RuntimeId;
 
@@ -54,6 +54,16 @@ pub(crate) fn attached(turn: &mut Turn<'_>, link: Arc<dyn Link>) {
     if !is_on(Mutant::P15NoResync) {
         wake_all(turn);
     }
+}
+
+/// The session's own connection is gone.
+pub(crate) fn detached(turn: &mut Turn<'_>) {
+    turn.server.links.set_home(None);
+}
+
+/// The store cannot be reached, for this reason.
+pub(crate) fn unreachable(turn: &mut Turn<'_>, error: Error) {
+    turn.server.links.trouble = Some(for_now(error));
 }
 
 /// Returns the session's own connection, for a request outside any attempt.

@@ -147,7 +147,7 @@ fn serve(turn: &mut Turn<'_>, counter: u64, reservations: &mut Vec<Reserving>) -
         Phase::Claiming { until_us, .. } => return renewal(*until_us),
         Phase::Held(holding) if holding.hold.valid_until_us() <= turn.now_us => {
             hit(Mark::ValidityOver);
-            turn.ledger.effects.expired(&holding.hold, turn.now_us);
+            turn.ledger.effects.expire_hold(&holding.hold, turn.now_us);
             give_back(turn, counter);
         }
         Phase::Held(holding) if holding.is_kept_no_longer(turn.now_us) => give_back(turn, counter),

@@ -38,14 +38,14 @@ pub(crate) struct Effects {
     events: Events,
 }
 
-/// A result, and the caller that waits for it.
-pub(crate) struct Reply<T> {
+/// A result, with the caller that waits for it.
+pub(crate) struct Notice<T> {
     number: u64,
     caller: oneshot::Sender<T>,
     result: T,
 }
 
-impl<T> Reply<T> {
+impl<T> Notice<T> {
     /// Takes the result without the channel. Sent through the channel, it would wake the task that is just running: an
     /// additional turn, and another thread of the runtime would be woken for it.
     pub(crate) fn by_hand(self, channel: &mut oneshot::Receiver<T>) -> T {
@@ -55,8 +55,8 @@ impl<T> Reply<T> {
 }
 
 enum Effect {
-    Verdict(Reply<Verdict>),
-    Released(Reply<Result<Released>>),
+    Verdict(Notice<Verdict>),
+    Released(Notice<Result<Released>>),
     Lost(Vec<Waker>),
     Signal(oneshot::Sender<()>),
 }
@@ -65,7 +65,7 @@ impl Effects {
     /// Tells a caller the result of its acquire. If nobody takes a grant, [`Effects::flush`] returns it to the session.
     pub(crate) fn verdict(&mut self, number: u64, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
         if let Some(caller) = caller {
-            self.push(Effect::Verdict(Reply { number, caller, result: verdict }));
+            self.push(Effect::Verdict(Notice { number, caller, result: verdict }));
         }
     }
 
@@ -77,17 +77,17 @@ impl Effects {
         result: impl FnOnce() -> Result<Released, Error>,
     ) {
         if let Some(caller) = caller {
-            self.push(Effect::Released(Reply { number, caller, result: result() }));
+            self.push(Effect::Released(Notice { number, caller, result: result() }));
         }
     }
 
     /// Ends a hold, and wakes the tasks that wait for its loss.
-    pub(crate) fn lost(&mut self, hold: &Hold, reason: LostReason) {
+    pub(crate) fn end_hold(&mut self, hold: &Hold, reason: LostReason) {
         self.ended(hold, hold.end(reason));
     }
 
     /// Ends a hold whose validity is over, and wakes the tasks that wait for its loss.
-    pub(crate) fn expired(&mut self, hold: &Hold, now_us: u64) {
+    pub(crate) fn expire_hold(&mut self, hold: &Hold, now_us: u64) {
         self.ended(hold, hold.expire(now_us));
     }
 
@@ -117,7 +117,7 @@ impl Effects {
 
     /// Takes out the result of the acquire with this number (that of its attempt, or of its waiter): its caller is here,
     /// and needs no wake-up.
-    pub(crate) fn take_verdict(&mut self, number: u64) -> Option<Reply<Verdict>> {
+    pub(crate) fn take_verdict(&mut self, number: u64) -> Option<Notice<Verdict>> {
         match self.take_out(|effect| matches!(effect, Effect::Verdict(reply) if reply.number == number))? {
             Effect::Verdict(reply) => Some(reply),
             _ => None,
@@ -125,7 +125,7 @@ impl Effects {
     }
 
     /// Takes out the result of the release of this attempt.
-    pub(crate) fn take_released(&mut self, number: u64) -> Option<Reply<Result<Released>>> {
+    pub(crate) fn take_released(&mut self, number: u64) -> Option<Notice<Result<Released>>> {
         match self.take_out(|effect| matches!(effect, Effect::Released(reply) if reply.number == number))? {
             Effect::Released(reply) => Some(reply),
             _ => None,
@@ -162,12 +162,12 @@ impl Effects {
         self.events.emit();
         for effect in self.first.into_iter().chain(self.more) {
             match effect {
-                Effect::Verdict(Reply { caller, result, .. }) => {
+                Effect::Verdict(Notice { caller, result, .. }) => {
                     if let Err(Verdict::Granted(hold)) = caller.send(result) {
                         untaken(&hold);
                     }
                 }
-                Effect::Released(Reply { caller, result, .. }) => drop(caller.send(result)),
+                Effect::Released(Notice { caller, result, .. }) => drop(caller.send(result)),
                 Effect::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
                 Effect::Signal(waiting) => drop(waiting),
             }

@@ -69,7 +69,7 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, name: &Name, message: &Deliver
     let others = Others { level: message.contention, said_us: message.now_us };
     match (message.event, &attempt.phase) {
         (Event::Granted, Phase::Asking { .. } | Phase::Queued { .. }) if token > attempt.latest => {
-            accept_grant(turn, counter, message);
+            accept_granted_push(turn, counter, message);
         }
         (Event::Granted, _) if attempt.holds_before(token) => supersede(turn, counter, token),
         (Event::Granted, Phase::Returning(_)) => note_present(turn.ledger, counter, message.now_us, turn.now_us),
@@ -117,7 +117,7 @@ fn end_of_another(turn: &mut Turn<'_>, name: &Name, message: &Delivery) {
 
 /// Accepts a grant that a message brings. If the client can tell how much of it is left, it enters without a round trip;
 /// otherwise it claims first (P12).
-fn accept_grant(turn: &mut Turn<'_>, counter: u64, message: &Delivery) {
+fn accept_granted_push(turn: &mut Turn<'_>, counter: u64, message: &Delivery) {
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let (token, range) = (message.token, message.range);
     let made_us = match is_on(Mutant::P12PushFromReceipt) {
@@ -237,7 +237,7 @@ fn supersede(turn: &mut Turn<'_>, counter: u64, token: Token) {
     hit(Mark::Superseded);
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     if let Phase::Held(holding) = &attempt.phase {
-        turn.ledger.effects.lost(&holding.hold, LostReason::Superseded);
+        turn.ledger.effects.end_hold(&holding.hold, LostReason::Superseded);
     }
     attempt.phase = Phase::Ended { token, used: token, until_us: u64::MAX };
     give_back(turn, counter);
@@ -262,7 +262,7 @@ pub(crate) fn end(turn: &mut Turn<'_>, counter: u64, reason: LostReason, until_u
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let Phase::Held(holding) = &attempt.phase else { return };
     let (token, used, is_in_use) = (holding.budget.grant(), holding.hold.token, holding.is_in_use());
-    turn.ledger.effects.lost(&holding.hold, reason);
+    turn.ledger.effects.end_hold(&holding.hold, reason);
     attempt.in_flight = None;
     attempt.phase = Phase::Ended { token, used, until_us };
     // The waiters behind it go on at once, however long its guard stays out.

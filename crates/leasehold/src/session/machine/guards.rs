@@ -69,8 +69,8 @@ fn begin_release(turn: &mut Turn<'_>, hold: &Hold, route: &Route) -> Option<Send
     let was_valid = turn.now_us < hold.valid_until_us();
     let queue = turn.ledger.detach(counter, turn.now_us);
     // The hold ends now: its guard must not be valid while the release is in flight.
-    turn.ledger.effects.lost(hold, LostReason::Released);
-    release::begin(turn, counter);
+    turn.ledger.effects.end_hold(hold, LostReason::Released);
+    release::begin_return(turn, counter);
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else {
         queue.into_iter().for_each(|queue| turn.ledger.leave_unattended(queue));
         return None;

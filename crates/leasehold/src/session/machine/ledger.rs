@@ -6,6 +6,7 @@
 //! concern them. So whatever ends an attempt goes through [`Ledger::detach`], and a queue with waiters and without an
 //! attempt is noted as unattended. At the end of the change the machine begins a new attempt for each of those.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use leasehold_spec::SessionId;
@@ -41,6 +42,8 @@ pub(crate) struct Ledger {
     unattended: Vec<u64>,
     pub(crate) agenda: Agenda,
     pub(crate) effects: Effects,
+    /// The attempts that return a grant which nobody here waited for.
+    pub(crate) ghosts: HashSet<u64>,
     /// The leases that were released lately.
     pub(crate) releases: Releases,
     pub(crate) stage: Stage,
@@ -77,6 +80,7 @@ impl Ledger {
             unattended: Vec::new(),
             agenda: Agenda::new(),
             effects: Effects::default(),
+            ghosts: HashSet::new(),
             releases: Releases::default(),
             stage: Stage::Open,
             close_waiters: Vec::new(),
@@ -104,6 +108,7 @@ impl Ledger {
     pub(crate) fn remove(&mut self, counter: u64, now_us: u64) -> Option<Attempt> {
         self.go_on(counter, now_us);
         let mut attempt = self.attempts.remove(&counter)?;
+        self.ghosts.remove(&counter);
         attempt.order.take_followers().into_iter().for_each(|follower| self.effects.signal(follower));
         if let Some(state) = self.names.get_mut(&attempt.name) {
             state.attempts -= 1;

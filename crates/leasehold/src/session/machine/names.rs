@@ -153,9 +153,10 @@ impl Names {
     /// Returns the names whose watched lease has ended, and what to do about each.
     pub(crate) fn ended_watches(&mut self, agenda: &mut Agenda, now_us: u64) -> Vec<(Name, WatchAction)> {
         let mut ended = Vec::new();
-        while let Some((_, name)) = agenda.names.pop(now_us) {
+        while let Some((at_us, name)) = agenda.names.pop(now_us) {
             let Some(state) = self.get_mut(&name) else { continue };
-            let Some(watch) = &mut state.watch else { continue };
+            // An alarm of an earlier watch is dropped: this watch has its own. If it were set again, alarms would pile up.
+            let Some(watch) = state.watch.as_mut().filter(|watch| watch.alarm_us == at_us) else { continue };
             let (is_told, is_due) = (watch.told_us <= now_us, watch.due_us <= now_us);
             let action = if is_told { WatchAction::Recheck } else { watch.action };
             if is_told {
@@ -178,5 +179,27 @@ impl Names {
             }
         }
         ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two clients take turns with a lock. Each hand-over ends a watch, and each re-check begins another one.
+    #[test]
+    fn alarms_of_former_watches_do_not_pile_up() {
+        let (mut names, mut agenda, name) = (Names::default(), Agenda::new(), Name::new("name").unwrap());
+        let (mut now_us, mut token) = (0, Token::NONE);
+        for _ in 0..100 {
+            for (left_us, later_us) in [(30_000_000, 10_000_000), (10_000_000, 11_000_000)] {
+                token = token.plus(1);
+                names.watch(&mut agenda, (&name, token), now_us, left_us, WatchAction::Recheck);
+                now_us += later_us;
+                names.ended_watches(&mut agenda, now_us);
+            }
+        }
+        let left = std::iter::from_fn(|| agenda.names.pop(u64::MAX)).count();
+        assert!(left <= 2, "{left} alarms are set");
     }
 }

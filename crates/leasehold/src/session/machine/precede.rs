@@ -40,7 +40,7 @@ pub(crate) fn clear_the_way(
         return (link, Predecessor::None);
     }
     if let Some(kept) = kept_of(turn.ledger, name) {
-        release::begin(turn, kept);
+        release::begin_return(turn, kept);
         if link.is_none() {
             turn.arm(kept);
         }

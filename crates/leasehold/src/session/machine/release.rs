@@ -30,8 +30,8 @@ use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Link};
 
-/// The most attempts of a session that still chases ghosts: a rogue publisher must not fill the memory. It is as many as
-/// may wait for one name, half a kilobyte each.
+/// The most ghosts that a session returns at a time: a rogue publisher must not fill the memory. It is as many as may wait
+/// for one name, half a kilobyte each.
 const GHOSTS: usize = leasehold_spec::limits::QUEUE_MAX;
 
 /// Ends an attempt that neither waits nor holds, with a result for its caller.
@@ -51,13 +51,14 @@ pub(crate) fn fail(turn: &mut Turn<'_>, counter: u64, error: Error) {
 
 /// Returns to the store whatever there may be of an attempt. The thread sends the request.
 pub(crate) fn give_back(turn: &mut Turn<'_>, counter: u64) {
-    begin(turn, counter);
+    begin_return(turn, counter);
     turn.arm(counter);
 }
 
-/// The same without an alarm, for a caller that sends the request itself: an alarm that is due now wakes the thread, which
-/// costs more than the release.
-pub(crate) fn begin(turn: &mut Turn<'_>, counter: u64) {
+/// Ends an attempt in any phase: its hold ends, its queue is detached, and its phase becomes Returning, unless the store has
+/// nothing of it. Sets no alarm. A caller that sends the request itself needs none: an alarm that is due now wakes the
+/// thread, which costs more than the release.
+pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     turn.ledger.go_on(counter, turn.now_us);
     let is_whole = !turn.server.links.profile().partial_grants;
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
@@ -73,7 +74,7 @@ pub(crate) fn begin(turn: &mut Turn<'_>, counter: u64) {
         }
         Phase::Held(holding) => {
             let is_lost = holding.hold.why_lost().is_some_and(|reason| reason.is_expiry());
-            turn.ledger.effects.lost(&holding.hold, LostReason::Released);
+            turn.ledger.effects.end_hold(&holding.hold, LostReason::Released);
             let min_hold_us = attempt.terms.min_hold_us;
             if min_hold_us > 0 && !is_lost && holding.hold.keeps_min_hold() && !is_on(Mutant::P23ReleasesAtOnce) {
                 cools_until_us = holding.granted_us.saturating_add(min_hold_us);
@@ -279,13 +280,14 @@ pub(crate) fn note_present(ledger: &mut Ledger, counter: u64, said_us: u64, now_
 /// Returns a grant of a closed attempt. While the store is unreachable it is kept for as long as the grant can last, within
 /// bounds, because anybody can publish.
 pub(crate) fn return_ghost(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), left_us: u64) {
-    if turn.ledger.attempts.contains_key(&id.counter) || turn.ledger.attempts.len() >= GHOSTS {
+    if turn.ledger.attempts.contains_key(&id.counter) || turn.ledger.ghosts.len() >= GHOSTS {
         return; // The end of that attempt ends it.
     }
     let left_us = left_us.clamp(CLAIM_MIN_MS * 1000, LEASE_MAX_MS * 1000);
     // It may have been held here and been given up for want of a reply: then nobody knows how much of its range was used.
     let kind = ReturnKind::Leave { used: Token::HIGHEST };
     let until_us = turn.now_us + left_us + NOT_AFTER_MAX_US;
+    turn.ledger.ghosts.insert(id.counter);
     insert(turn, GivenUp { name: name.clone(), id, kind, until_us });
 }
 

@@ -24,7 +24,7 @@ use super::replies::{give_up_reply, leave_to_thread};
 use super::turn::Turn;
 use crate::error::Error;
 use crate::observe::Event;
-use crate::session::local::queue::{Waiter, WaiterId};
+use crate::session::local::queue::{LocalQueue, Waiter, WaiterId};
 use crate::session::terms::{Terms, Wait};
 use crate::world::RuntimeId;
 
@@ -43,7 +43,7 @@ pub(crate) enum Joined {
 pub(crate) enum Dropped {
     /// The caller of an acquire does not want it any more.
     Attempt,
-    /// The caller of an acquire still waits, and its request may not be sent.
+    /// The caller does not send its acquire any more. The attempt goes on, or was given up before.
     Acquire,
     /// A release that was sent.
     Release,
@@ -112,10 +112,15 @@ fn known_queue(ledger: &Ledger, name: &Name, terms: &Terms) -> Option<u64> {
     ledger.names.queue_of(name, terms.lease_ms).inspect(|&queue| terms.queue.set(queue))
 }
 
-/// Returns whether the store need not be asked: this client holds the lock, or others wait for it here.
-fn is_taken(ledger: &mut Ledger, queue: u64, now_us: u64) -> bool {
-    ledger.queues.get(&queue).is_some_and(|queue| !queue.is_empty())
-        || ledger.holding_of(queue).is_some_and(|holding| now_us < holding.hold.valid_until_us())
+/// Returns whether the store need not be asked: this client holds the lock, or the store said that others do. Callers that
+/// wait here are no proof: their request may have no answer yet (P30).
+fn is_taken(ledger: &Ledger, queue: u64, now_us: u64) -> bool {
+    let attempt = ledger.queues.get(&queue).and_then(|queue| ledger.attempts.get(&queue.attempt));
+    match attempt.map(|attempt| &attempt.phase) {
+        Some(Phase::Held(holding)) => now_us < holding.hold.valid_until_us(),
+        Some(Phase::Queued { .. } | Phase::Claiming { .. }) => true,
+        Some(Phase::Asking { .. } | Phase::Ended { .. } | Phase::Returning(_)) | None => false,
+    }
 }
 
 /// A waiter waits for longer than the store keeps the entry: the entry re-checks at once, and says so. Otherwise the store
@@ -182,8 +187,10 @@ fn forsake(turn: &mut Turn<'_>, counter: u64) {
 
 /// Gives the waiters of local queues their results whose deadlines are over.
 pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
-    while let Some((_, number)) = turn.ledger.agenda.queues.pop(turn.now_us) {
-        let Some(queue) = turn.ledger.queues.get_mut(&number) else { continue };
+    while let Some((at_us, number)) = turn.ledger.agenda.queues.pop(turn.now_us) {
+        // An alarm that is not the earliest of its queue is dropped. If it were set again, alarms would pile up.
+        let rings = |queue: &&mut LocalQueue<Verdict>| queue.alarm_us == at_us;
+        let Some(queue) = turn.ledger.queues.get_mut(&number).filter(rings) else { continue };
         queue.alarm_us = u64::MAX;
         let counter = queue.attempt;
         let answer_us = turn.ledger.attempts.get(&counter).map_or(0, Attempt::first_answer_us);

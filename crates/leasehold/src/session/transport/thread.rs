@@ -84,7 +84,7 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
                 if is_over(&shared) {
                     link.idle().await;
                 }
-                shared.with(|turn| turn.server.links.set_home(None));
+                shared.with(contact::detached);
                 link.close();
                 is_lost = !is_over(&shared);
                 if is_lost {
@@ -97,7 +97,7 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
                     first.map(|ready| ready.send(Err(error)));
                     break;
                 }
-                shared.with(|turn| turn.server.links.trouble = Some(for_now(error)));
+                shared.with(|turn| contact::unreachable(turn, error));
                 // The caller of a lazy connect goes on now, and may ask for that trouble.
                 first.map(|ready| ready.send(Ok(())));
                 let pause = shared.world.sleep(Duration::from_micros(backoff_us));
