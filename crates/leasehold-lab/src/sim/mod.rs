@@ -8,9 +8,9 @@
 //! `Leasehold`, `Mutex`, `Guard` and the session are those of the crate, through its seam.
 //!
 //! A seed plays clients that work (`crew.rs`, `acts/`) on the resources that locks protect (`registers.rs`) while
-//! faults occur (`faults.rs`, `breaks.rs`, `failover.rs`). Then everything heals. The run waits until all clients are served and
-//! have closed, and examines what is left (`run.rs`). The checker of the test kit, which knows nothing of all this,
-//! judges the history.
+//! faults occur (`faults.rs`, `breaks.rs`, `failover.rs`). Then everything heals. The run waits until all clients are
+//! served and have closed, and examines what is left (`run.rs`). The checker of the test kit, which knows nothing of all
+//! this, judges the history.
 
 mod acts;
 mod aimed;
