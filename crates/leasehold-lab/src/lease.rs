@@ -1,4 +1,4 @@
-//! What the laboratories need of a guard, whatever it guards.
+//! A guard, as the laboratories use it.
 
 use leasehold::seam::Pending;
 use leasehold::{Guard, Lost, Released, Result};

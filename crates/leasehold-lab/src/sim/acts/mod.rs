@@ -1,5 +1,5 @@
-//! What workers do. Each primitive has a file of its own with its acts, and a row in [`PRIMITIVES`]. What all primitives
-//! share is beside this folder: calls and the times that they promise (`call.rs`), sections and their effects
+//! The acts of workers. Each primitive has a file of its own with its acts, and a row in [`PRIMITIVES`]. The parts that all
+//! primitives share are beside this folder: calls and the times that they promise (`call.rs`), sections and their effects
 //! (`under.rs`), calls that change their runtime (`roam.rs`).
 
 mod mutex;

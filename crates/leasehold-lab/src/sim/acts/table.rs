@@ -14,7 +14,7 @@ pub(super) type Doing<'a, T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'a>>
 
 /// A primitive.
 pub(in super::super) struct Primitive {
-    /// The word that its names begin with.
+    /// The first word of its names.
     pub(super) word: &'static str,
     /// How many units of a name may be held at the same time.
     pub(in super::super) limit: u32,

@@ -184,8 +184,8 @@ pub(crate) fn enter(turn: &mut Turn<'_>, counter: u64, entering: Entering) {
     if let Some((_, level, said_us)) = attempt.early.wanted.take().filter(|(wanted, ..)| *wanted == token) {
         budget.note_contention(level, said_us, turn.now_us, lease_us);
     }
-    let end = Lifetime::new(&turn.server.contact, &attempt.terms, &term, turn.now_us);
-    let grant = Grant { name: attempt.name.clone(), id: attempt.id, world: Arc::clone(&turn.ledger.world), end };
+    let lifetime = Lifetime::new(&turn.server.contact, &attempt.terms, &term, turn.now_us);
+    let grant = Grant { name: attempt.name.clone(), id: attempt.id, world: Arc::clone(&turn.ledger.world), lifetime };
     let hold = Arc::new(Hold::new(grant, token, term.until_us));
     hold.set_contention(budget.contention());
     let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;

@@ -55,7 +55,9 @@ use std::sync::Arc;
 use leasehold_spec::SessionId;
 
 use self::connections::Connections;
-pub(crate) use self::connections::{Reply, for_now, silent};
+#[cfg(test)]
+pub(crate) use self::connections::for_now;
+pub(crate) use self::connections::{Reply, silent};
 use self::effects::Effects;
 pub(crate) use self::effects::Verdict;
 pub(crate) use self::lane::{Lanes, Upkeep};

@@ -55,8 +55,8 @@ pub(crate) fn give_back(turn: &mut Turn<'_>, counter: u64) {
     turn.arm(counter);
 }
 
-/// Ends an attempt in any phase: its hold ends, its queue is detached, and its phase becomes Returning, unless the store has
-/// nothing of it. Sets no alarm. A caller that sends the request itself needs none: an alarm that is due now wakes the
+/// Ends an attempt in any phase: its hold ends, its queue is detached, and its phase becomes Returning, unless the store
+/// has nothing of it. Sets no alarm. A caller that sends the request itself needs none: an alarm that is due now wakes the
 /// thread, which costs more than the release.
 pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     turn.ledger.go_on(counter, turn.now_us);

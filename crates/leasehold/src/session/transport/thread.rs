@@ -20,9 +20,7 @@ use crate::observe::{self, Event};
 use crate::session::agenda::window::Kind;
 use crate::session::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use crate::session::machine::due::{self, DueRequest};
-use crate::session::machine::{
-    InFlight, Reply, acquire, close, contact, for_now, recheck, release, renew, reserve, silent,
-};
+use crate::session::machine::{InFlight, Reply, acquire, close, contact, recheck, release, renew, reserve, silent};
 use crate::session::shared::Shared;
 use crate::store::{Fault, Inbox, Link, Progress};
 use crate::world::{Pending, World};
@@ -364,6 +362,7 @@ fn to_error(fault: Fault) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::machine::for_now;
 
     /// An error about nodes in quarantine must not send its reader to look for a broken network.
     #[test]

@@ -1,6 +1,6 @@
-//! What tasks do. Each primitive has a file of its own with its acts, and a row in [`PRIMITIVES`]. What all primitives
-//! share is beside this folder: the round in the view of a process (`shift.rs`), calls that are judged (`call.rs`), and
-//! the work under a lock with its release (`section.rs`).
+//! The acts of tasks. Each primitive has a file of its own with its acts, and a row in [`PRIMITIVES`]. The parts that all
+//! primitives share are beside this folder: the round in the view of a process (`shift.rs`), calls that are judged
+//! (`call.rs`), and the work under a lock with its release (`section.rs`).
 
 mod mutex;
 mod table;

@@ -22,7 +22,7 @@ pub(super) struct Primitive {
 
 /// An act that asks for a grant.
 pub(super) struct Act<F> {
-    /// What the task does meanwhile.
+    /// The current work of the task, in the report of a violation.
     pub(super) what: &'static str,
     /// The end of an attempt that got no grant and no error.
     pub(super) gave_up: GaveUp,
