@@ -56,9 +56,8 @@ impl Shared {
     /// thread if something is due before its next turn, and notifies callers.
     pub(crate) fn with<R>(&self, change: impl FnOnce(&mut Turn<'_>) -> R) -> R {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        // Read under the lock: the clock of the machine never runs backward.
-        let now_us = self.world.now_us();
-        let (result, mut effects, thread) = machine.change(now_us, change);
+        // The clock is read under the lock: that of the machine never runs backward.
+        let (result, mut effects, thread) = machine.change(&*self.world, change);
         drop(machine);
         effects.close_links();
         if thread == Thread::Wakes {
@@ -115,7 +114,7 @@ impl Shared {
             return Some(future.await); // No thread keeps the time there, and nothing waits: every call is refused.
         }
         let (timer, fired) = oneshot::channel();
-        self.with(|turn| close::set_timer(turn, turn.now_us.saturating_add(within_us), timer));
+        self.with(|turn| close::set_timer(turn, turn.now.us().saturating_add(within_us), timer));
         tokio::select! {
             biased;
             output = future => Some(output),

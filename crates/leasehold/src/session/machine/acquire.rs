@@ -54,7 +54,7 @@ pub(crate) fn begin_for_caller(
     runtime: Option<RuntimeId>,
 ) -> Result<(u64, Option<Outgoing>, Upkeep)> {
     close::check_open(turn)?;
-    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now_us);
+    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
     let link = match wait {
         Wait::No => route.lane.clone().or_else(|| turn.server.links.home().cloned()),
         _ => turn.server.links.way_in(route.lane.clone()),
@@ -83,8 +83,8 @@ fn begin(
     let is_local = may_hand_on && turn.ledger.hand_over == HandOver::Local;
     let range = if is_local { range_for(turn, queue, terms) } else { 1 };
     // The caller sends now, and the thread looks after the request only if it gets no reply.
-    let next_us = if link.is_some() { u64::MAX } else { turn.now_us };
-    let phase = Phase::Asking { next_us, usual_us: turn.now_us + turn.server.usual_us() };
+    let next_us = if link.is_some() { u64::MAX } else { turn.now.us() };
+    let phase = Phase::Asking { next_us, usual_us: turn.now.us() + turn.server.usual_us() };
     let attempt = Attempt::new(id, name.clone(), Arc::clone(terms), requester, wait, phase);
     if let Some(queue) = queue {
         turn.ledger.attach(counter, queue);
@@ -123,8 +123,8 @@ fn range_for(turn: &Turn<'_>, queue: Option<u64>, terms: &Terms) -> u64 {
 fn request(turn: &mut Turn<'_>, counter: u64, link: &Arc<dyn Link>) -> Option<(Op, InFlight)> {
     let attempt = turn.ledger.attempts.get_mut(&counter)?;
     let within_us = attempt.terms.answer_within_us();
-    let request = turn.server.request(Arc::clone(link), within_us, turn.ledger.ids.serial(), turn.now_us);
-    let not_after_us = turn.server.clock.not_after(turn.now_us, u64::MAX);
+    let request = turn.server.request(Arc::clone(link), within_us, turn.ledger.ids.serial(), turn.now.us());
+    let not_after_us = turn.server.clock.not_after(turn.now.us(), u64::MAX);
     let until_us = match (attempt.queue(), attempt.wait) {
         (Some(queue), _) => turn.ledger.queues.get_mut(&queue).map_or(u64::MAX, |queue| queue.tell_deadline_us()),
         (None, Wait::Until { until_us }) => until_us,
@@ -132,7 +132,7 @@ fn request(turn: &mut Turn<'_>, counter: u64, link: &Arc<dyn Link>) -> Option<(O
     };
     let place = Place {
         claim_ms: turn.server.claim_ms(),
-        limit_ms: (until_us != u64::MAX).then(|| until_us.saturating_sub(turn.now_us) / 1000),
+        limit_ms: (until_us != u64::MAX).then(|| until_us.saturating_sub(turn.now.us()) / 1000),
         ticket: attempt.ticket,
         hears: Hears::Listens,
         order: attempt.terms.order,
@@ -160,7 +160,7 @@ pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(GrantId,
     let attempt = turn.ledger.attempts.get(&counter)?;
     let (Phase::Asking { next_us, .. } | Phase::Queued { next_us }) = attempt.phase else { return None };
     let is_recheck = attempt.ticket.is_some();
-    if attempt.in_flight.is_some() || next_us > turn.now_us || (is_recheck && is_on(Mutant::P15NoLook)) {
+    if attempt.in_flight.is_some() || next_us > turn.now.us() || (is_recheck && is_on(Mutant::P15NoLook)) {
         return None;
     }
     let (id, name) = (attempt.id, attempt.name.clone());
@@ -171,7 +171,7 @@ pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(GrantId,
 
 /// Accepts the reply to an acquire, first or repeated.
 pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), request: &InFlight, reply: Reply) {
-    let reply = turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now_us);
+    let reply = turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now.us());
     let reply = reply.and_then(|answer| to_acquire(answer, request));
     let (counter, last_serial) = (id.counter, turn.ledger.ids.last_serial());
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter).filter(|attempt| attempt.id == id) else {
@@ -220,30 +220,30 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer
         hit(Mark::AnswerToReturning);
         // It was given up meanwhile: the leave behind this request takes back what it was granted.
         if matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Queued { .. }) {
-            note_present(turn.ledger, counter, answer.now_us, turn.now_us);
+            note_present(turn.ledger, counter, answer.now_us, turn.now.us());
         }
         return;
     }
     let is_waiting = matches!(attempt.phase, Phase::Asking { .. } | Phase::Queued { .. });
     match answer.outcome {
-        Outcome::Granted { token, .. } if token < attempt.latest => put_off(attempt, turn.now_us),
+        Outcome::Granted { token, .. } if token < attempt.latest => put_off(attempt, turn.now.us()),
         Outcome::Granted { .. } => accept_granted_reply(turn, counter, (answer, since_us)),
-        Outcome::Queued { .. } if !attempt.believes(answer.highest) => put_off(attempt, turn.now_us),
+        Outcome::Queued { .. } if !attempt.believes(answer.highest) => put_off(attempt, turn.now.us()),
         Outcome::Queued { .. } => accept_place(turn, counter, answer),
         Outcome::Late => {
             hit(Mark::ToldLate);
             await_repetition(turn, counter);
-            turn.ledger.set_next(counter, turn.now_us); // Nothing was done, and the clock is known anew: ask again.
+            turn.ledger.set_next(counter, turn.now.us()); // Nothing was done, and the clock is known anew: ask again.
         }
         // A re-check behind a grant that came by a message meanwhile. The client has not released it: somebody revoked it
         // without grace, and that message has not come.
         Outcome::Gone if attempt.is_held() => {
             hit(Mark::ToldGone);
-            end(turn, counter, LostReason::Revoked, turn.now_us);
+            end(turn, counter, LostReason::Revoked, turn.now.us());
         }
         // No answer to a request that queues. In a local queue the next attempt would begin at once, and get the same.
         Outcome::Busy { .. } if attempt.wait != Wait::No && is_waiting => {
-            attempt.phase = Phase::Queued { next_us: turn.now_us + RETRY_US };
+            attempt.phase = Phase::Queued { next_us: turn.now.us() + RETRY_US };
         }
         Outcome::Busy { .. } => finish(turn, counter, Verdict::Busy),
         Outcome::Gone => {
@@ -261,7 +261,7 @@ fn accept_granted_reply(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (
     if matches!(attempt.phase, Phase::Queued { .. }) {
         hit(Mark::LookGranted);
     }
-    let from_us = if is_on(Mutant::P12FromReceipt) { turn.now_us } else { since_us };
+    let from_us = if is_on(Mutant::P12FromReceipt) { turn.now.us() } else { since_us };
     let left_us = attempt.left_us(token, from_us, left_us);
     // Less than a whole lease: the message or the reply that brought the grant was lost.
     let claim = if left_us < attempt.terms.lease_us() { Claim::Due } else { Claim::Done };
@@ -284,15 +284,15 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
         hit(Mark::QueuedWhileHeld);
         // The grant lapsed, and a late re-check put the same ID into the queue again.
         turn.ledger.effects.end_hold(&holding.hold, LostReason::Superseded);
-        attempt.phase = Phase::Queued { next_us: turn.now_us };
+        attempt.phase = Phase::Queued { next_us: turn.now.us() };
         return give_back(turn, counter);
     }
     // A caller that waits for longer may have come while the store was asked.
     let is_told_short =
         queue.and_then(|queue| turn.ledger.queues.get(&queue)).is_some_and(|queue| queue.is_told_short());
     let next_us = match is_told_short && !is_on(Mutant::P21ShortLimit) {
-        true => turn.now_us,
-        false => turn.ledger.next_recheck_us(lease_ms, turn.now_us),
+        true => turn.now.us(),
+        false => turn.ledger.next_recheck_us(lease_ms, turn.now.us()),
     };
     turn.ledger.set_phase(counter, Phase::Queued { next_us });
     if is_first {
@@ -305,7 +305,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     if let Some(state) = turn.ledger.names.get_mut(&name) {
         state.waiter = counter;
     }
-    turn.ledger.watch(&name, answer.highest, turn.now_us, left_us, WatchAction::Recheck);
+    turn.ledger.watch(&name, answer.highest, turn.now.us(), left_us, WatchAction::Recheck);
 }
 
 /// A re-check that had to re-enter the queue means that the store dropped our waiters: the others of that name re-check too
@@ -313,8 +313,8 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
 /// a failover each of ten thousand names re-enters, and none is worth a search through all attempts.
 fn rally(turn: &mut Turn<'_>, name: &Name, except: u64) {
     match turn.ledger.names.get_mut(name) {
-        Some(state) if state.attempts > 1 && state.rallied_us + RALLY_US < turn.now_us => {
-            state.rallied_us = turn.now_us;
+        Some(state) if state.attempts > 1 && state.rallied_us + RALLY_US < turn.now.us() => {
+            state.rallied_us = turn.now.us();
         }
         _ => return,
     }
@@ -322,7 +322,7 @@ fn rally(turn: &mut Turn<'_>, name: &Name, except: u64) {
     for counter in turn.ledger.counters() {
         let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { continue };
         if counter != except && attempt.name == *name && matches!(attempt.phase, Phase::Queued { .. }) {
-            attempt.set_next(turn.now_us);
+            attempt.set_next(turn.now.us());
             turn.arm(counter);
         }
     }
@@ -350,19 +350,19 @@ fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
             fail(turn, counter, error.may_act());
         }
         // The nodes that reply are there, and the others are connected again in a moment.
-        (Fault::Undecided(_), _) => attempt.set_next(turn.now_us + RETRY_US),
-        (Fault::Gone(_), _) => attempt.set_next(turn.now_us),
+        (Fault::Undecided(_), _) => attempt.set_next(turn.now.us() + RETRY_US),
+        (Fault::Gone(_), _) => attempt.set_next(turn.now.us()),
         (Fault::Damaged(error), _) => match attempt.note_damaged() {
-            Some(pause_us) => attempt.set_next(turn.now_us + pause_us),
+            Some(pause_us) => attempt.set_next(turn.now.us() + pause_us),
             None => fail(turn, counter, error.may_act()),
         },
         // A full server refuses new entries, but never a hand-over: a settle makes the one that this re-check wanted.
         (Fault::NoMemory(_), _) if is_queued => {
             hit(Mark::MemoryFullSettle);
             let (name, token, lease_ms) = (attempt.name.clone(), attempt.latest, attempt.terms.lease_ms);
-            let next_us = turn.ledger.next_recheck_us(lease_ms, turn.now_us);
+            let next_us = turn.ledger.next_recheck_us(lease_ms, turn.now.us());
             turn.ledger.set_next(counter, next_us);
-            turn.ledger.watch(&name, token, turn.now_us, 0, WatchAction::Settle);
+            turn.ledger.watch(&name, token, turn.now.us(), 0, WatchAction::Settle);
         }
         (Fault::NoMemory(error), _) => {
             hit(Mark::MemoryFullRefused);

@@ -23,9 +23,9 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, message: Message) {
         Message::Shortened { id, token, until_us, since_us } => {
             grant::shorten(turn, id, Shortened { token, until_us, since_us });
         }
-        Message::Look(name) => turn.ledger.recheck_in(&name, turn.now_us, 0),
+        Message::Look(name) => turn.ledger.recheck_in(&name, turn.now.us(), 0),
         Message::Ending { name, at_us } => {
-            turn.ledger.recheck_in(&name, turn.now_us, at_us.saturating_sub(turn.now_us));
+            turn.ledger.recheck_in(&name, turn.now.us(), at_us.saturating_sub(turn.now.us()));
         }
         Message::LookAtAll => wake_all(turn),
         Message::Detached => turn.ledger.agenda.wake(),
@@ -35,7 +35,7 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, message: Message) {
 /// Makes every attempt re-check, renew or repeat its request at once.
 fn wake_all(turn: &mut Turn<'_>) {
     for counter in turn.ledger.counters() {
-        turn.ledger.set_next(counter, turn.now_us);
+        turn.ledger.set_next(counter, turn.now.us());
         turn.arm(counter);
     }
 }
@@ -102,7 +102,7 @@ pub(crate) fn end_proof(turn: &mut Turn<'_>, link: &Arc<dyn Link>, is_proved: bo
 
 /// Wants the lane for a caller on this runtime: the answer says what to do for it.
 pub(crate) fn want_lane(turn: &mut Turn<'_>, runtime: Option<RuntimeId>) -> Upkeep {
-    turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now_us).1
+    turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us()).1
 }
 
 /// Takes in the lane that a task has opened, or why it could not.
@@ -110,12 +110,12 @@ pub(crate) fn lane_opened(turn: &mut Turn<'_>, runtime: RuntimeId, opened: Resul
     let links = &mut turn.server.links;
     match opened {
         Ok(link) if turn.ledger.stage == Stage::Closed => link.close(), // Nobody would ever close it.
-        Ok(link) => links.lane.opened(runtime, Ok(link), turn.now_us),
+        Ok(link) => links.lane.opened(runtime, Ok(link), turn.now.us()),
         Err(error) => {
             if !links.lane.is_open() {
                 links.trouble = Some(for_now(error));
             }
-            links.lane.opened(runtime, Err(()), turn.now_us);
+            links.lane.opened(runtime, Err(()), turn.now.us());
         }
     }
 }

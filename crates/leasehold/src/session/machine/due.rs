@@ -38,23 +38,23 @@ pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<DueRequest> {
     let reach = turn.server.links.reach();
     waiting::expire_waiters(turn);
     // The attempts of a batch that was not answered in time have alarms of their own from now on.
-    while let Some(counters) = turn.ledger.agenda.batches.take_overdue(turn.now_us) {
+    while let Some(counters) = turn.ledger.agenda.batches.take_overdue(turn.now.us()) {
         counters.into_iter().for_each(|counter| turn.ledger.arm(counter, reach));
     }
     let (mut requests, mut reservations, mut turns) = (Vec::new(), Vec::new(), Vec::new());
     loop {
-        while let Some((at_us, counter)) = turn.ledger.agenda.attempts.pop(turn.now_us) {
+        while let Some((at_us, counter)) = turn.ledger.agenda.attempts.pop(turn.now.us()) {
             // An alarm of an attempt that is over, or that has an earlier one. It is dropped.
             let rings = |attempt: &&mut Attempt| attempt.alarm_us == at_us;
             let Some(attempt) = turn.ledger.attempts.get_mut(&counter).filter(rings) else { continue };
             attempt.alarm_us = u64::MAX;
-            if attempt.due_us(reach) <= turn.now_us
+            if attempt.due_us(reach) <= turn.now.us()
                 && let Some(Waits { kind, rank, until_us }) = serve(turn, counter, &mut reservations)
             {
                 turn.ledger.agenda.windows.wait(kind, rank, counter);
                 turns.push((counter, until_us));
             } else {
-                turn.ledger.arm_after(counter, reach, turn.now_us);
+                turn.ledger.arm_after(counter, reach, turn.now.us());
             }
         }
         if !attend(turn) {
@@ -109,13 +109,13 @@ fn take_turns(
             turn.ledger.agenda.windows.sent(kind);
             room -= 1;
         }
-        turn.ledger.arm_after(counter, turn.server.links.reach(), turn.now_us);
+        turn.ledger.arm_after(counter, turn.server.links.reach(), turn.now.us());
     }
 }
 
 /// Does what is due of an attempt. If it has to send something, returns how it waits for its turn.
 fn serve(turn: &mut Turn<'_>, counter: u64, reservations: &mut Vec<Reserving>) -> Option<Waits> {
-    let is_overdue = |request: &mut InFlight| request.until_us <= turn.now_us;
+    let is_overdue = |request: &mut InFlight| request.until_us <= turn.now.us();
     if let Some(request) = turn.ledger.attempts.get_mut(&counter)?.in_flight.take_if(is_overdue) {
         turn.server.links.doubt(&mut turn.ledger.agenda, &request.link);
         if let Some(attempt) = turn.ledger.attempts.get(&counter).filter(|attempt| attempt.is_held()) {
@@ -127,7 +127,7 @@ fn serve(turn: &mut Turn<'_>, counter: u64, reservations: &mut Vec<Reserving>) -
     let renewal = |until_us| Some(Waits { kind: Kind::Renewal, rank: until_us, until_us });
     match &attempt.phase {
         Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }
-            if attempt.wait_ends_us() <= turn.now_us =>
+            if attempt.wait_ends_us() <= turn.now.us() =>
         {
             waiting::expire(turn, counter);
         }
@@ -136,21 +136,21 @@ fn serve(turn: &mut Turn<'_>, counter: u64, reservations: &mut Vec<Reserving>) -
             fail(turn, counter, error);
             return None;
         }
-        Phase::Asking { .. } | Phase::Queued { .. } => return recheck_turn(attempt, turn.now_us),
-        Phase::Claiming { until_us, .. } if *until_us <= turn.now_us => {
+        Phase::Asking { .. } | Phase::Queued { .. } => return recheck_turn(attempt, turn.now.us()),
+        Phase::Claiming { until_us, .. } if *until_us <= turn.now.us() => {
             // A grant ended before the client could claim it: back to the place in the queue.
             hit(Mark::ClaimRanOut);
             attempt.in_flight = None;
-            attempt.phase = Phase::Queued { next_us: turn.now_us };
-            return recheck_turn(attempt, turn.now_us);
+            attempt.phase = Phase::Queued { next_us: turn.now.us() };
+            return recheck_turn(attempt, turn.now.us());
         }
         Phase::Claiming { until_us, .. } => return renewal(*until_us),
-        Phase::Held(holding) if holding.hold.valid_until_us() <= turn.now_us => {
+        Phase::Held(holding) if holding.hold.valid_until_us() <= turn.now.us() => {
             hit(Mark::ValidityOver);
-            turn.ledger.effects.expire_hold(&holding.hold, turn.now_us);
+            turn.ledger.effects.expire_hold(&holding.hold, turn.now.us());
             give_back(turn, counter);
         }
-        Phase::Held(holding) if holding.is_kept_no_longer(turn.now_us) => give_back(turn, counter),
+        Phase::Held(holding) if holding.is_kept_no_longer(turn.now.us()) => give_back(turn, counter),
         Phase::Held(holding) if holding.budget.wants_range() && turn.server.links.home().is_some() => {
             reservations.extend(reserve::due_request(turn, counter));
             return None;
@@ -161,7 +161,7 @@ fn serve(turn: &mut Turn<'_>, counter: u64, reservations: &mut Vec<Reserving>) -
         Phase::Returning(_) => {}
     }
     let until_us = release::expire(turn, counter)?;
-    Some(Waits { kind: Kind::Return, rank: turn.now_us, until_us })
+    Some(Waits { kind: Kind::Return, rank: turn.now.us(), until_us })
 }
 
 /// Re-checks wait in the order in which they fell due, and so do returns.
@@ -177,7 +177,7 @@ fn time_out(turn: &mut Turn<'_>, counter: u64) {
             let error = turn.server.links.silence().may_act();
             fail(turn, counter, error);
         }
-        _ => attempt.set_next(turn.now_us),
+        _ => attempt.set_next(turn.now.us()),
     }
 }
 
@@ -191,9 +191,9 @@ pub(crate) fn sleep_until(turn: &mut Turn<'_>, until_us: u64) {
 
 /// The thread runs again: while it works, it sees every change at the end of its turn.
 pub(crate) fn woke(turn: &mut Turn<'_>) {
-    turn.server.contact.woke(turn.now_us);
+    turn.server.contact.woke(turn.now.us());
     turn.ledger.agenda.plan(0);
-    for timer in turn.ledger.agenda.take_fired(turn.now_us) {
+    for timer in turn.ledger.agenda.take_fired(turn.now.us()) {
         turn.ledger.effects.signal(timer);
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, name: &Name, message: &Deliver
         return end_of_another(turn, name, message);
     }
     if message.rest == Rest::More {
-        turn.ledger.watch(name, message.token, turn.now_us, 0, WatchAction::Settle);
+        turn.ledger.watch(name, message.token, turn.now.us(), 0, WatchAction::Settle);
     }
     let (counter, token) = (message.id.counter, message.token);
     let known = turn.ledger.attempts.get_mut(&counter).filter(|attempt| attempt.id == message.id);
@@ -72,7 +72,7 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, name: &Name, message: &Deliver
             accept_granted_push(turn, counter, message);
         }
         (Event::Granted, _) if attempt.holds_before(token) => supersede(turn, counter, token),
-        (Event::Granted, Phase::Returning(_)) => note_present(turn.ledger, counter, message.now_us, turn.now_us),
+        (Event::Granted, Phase::Returning(_)) => note_present(turn.ledger, counter, message.now_us, turn.now.us()),
         (Event::Granted, _) => hit(Mark::OlderPush),
         (Event::Revoked, Phase::Held(holding)) if holding.budget.grant() == token && !is_on(Mutant::P10Unheard) => {
             revoke(turn, counter, message);
@@ -110,8 +110,11 @@ fn end_of_another(turn: &mut Turn<'_>, name: &Name, message: &Delivery) {
     if is_on(Mutant::P10WaitsOn) {
         return;
     }
-    let made_us =
-        turn.server.clock.local_of(message.now_us, turn.now_us).map_or(turn.now_us, |made_us| made_us.min(turn.now_us));
+    let made_us = turn
+        .server
+        .clock
+        .local_of(message.now_us, turn.now.us())
+        .map_or(turn.now.us(), |made_us| made_us.min(turn.now.us()));
     turn.ledger.recheck_in(name, made_us, message.left_us.min(REVOKE_GRACE_MS * 1000));
 }
 
@@ -121,13 +124,13 @@ fn accept_granted_push(turn: &mut Turn<'_>, counter: u64, message: &Delivery) {
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let (token, range) = (message.token, message.range);
     let made_us = match is_on(Mutant::P12PushFromReceipt) {
-        true => Some(turn.now_us),
+        true => Some(turn.now.us()),
         // A moment after the arrival makes no sense: the server's clock jumped.
-        false => turn.server.clock.local_of(message.now_us, turn.now_us).filter(|made_us| *made_us <= turn.now_us),
+        false => turn.server.clock.local_of(message.now_us, turn.now.us()).filter(|made_us| *made_us <= turn.now.us()),
     };
-    let left_us = attempt.left_us(token, made_us.unwrap_or(turn.now_us), message.left_us);
+    let left_us = attempt.left_us(token, made_us.unwrap_or(turn.now.us()), message.left_us);
     match made_us {
-        Some(made_us) if turn.now_us < made_us + left_us / 2 && attempt.may_enter_on_a_claim(left_us) => {
+        Some(made_us) if turn.now.us() < made_us + left_us / 2 && attempt.may_enter_on_a_claim(left_us) => {
             hit(Mark::PushEntered);
             let others = Others { level: message.contention, said_us: message.now_us };
             let (term, claim) = (Term::of(made_us, left_us), Claim::Due);
@@ -135,7 +138,7 @@ fn accept_granted_push(turn: &mut Turn<'_>, counter: u64, message: &Delivery) {
         }
         _ => {
             hit(Mark::PushClaimed);
-            claim_first(turn, counter, (token, range), turn.now_us + left_us);
+            claim_first(turn, counter, (token, range), turn.now.us() + left_us);
         }
     }
 }
@@ -145,8 +148,8 @@ pub(crate) fn claim_first(turn: &mut Turn<'_>, counter: u64, (token, range): (To
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     if attempt.token() != Some(token) {
         attempt.latest = token;
-        let usual_us = turn.now_us + turn.server.usual_us();
-        attempt.phase = Phase::Claiming { token, range, until_us, next_us: turn.now_us, usual_us };
+        let usual_us = turn.now.us() + turn.server.usual_us();
+        attempt.phase = Phase::Claiming { token, range, until_us, next_us: turn.now.us(), usual_us };
     }
 }
 
@@ -180,17 +183,17 @@ pub(crate) fn enter(turn: &mut Turn<'_>, counter: u64, entering: Entering) {
     };
     let mut budget = HandOverBudget::new(token, range);
     budget.renewed(&term, lease_us, rtt_us);
-    budget.note_contention(others.level, others.said_us, turn.now_us, lease_us);
+    budget.note_contention(others.level, others.said_us, turn.now.us(), lease_us);
     if let Some((_, level, said_us)) = attempt.early.wanted.take().filter(|(wanted, ..)| *wanted == token) {
-        budget.note_contention(level, said_us, turn.now_us, lease_us);
+        budget.note_contention(level, said_us, turn.now.us(), lease_us);
     }
-    let lifetime = Lifetime::new(&turn.server.contact, &attempt.terms, &term, turn.now_us);
+    let lifetime = Lifetime::new(&turn.server.contact, &attempt.terms, &term, turn.now.us());
     let grant = Grant { name: attempt.name.clone(), id: attempt.id, world: Arc::clone(&turn.ledger.world), lifetime };
     let hold = Arc::new(Hold::new(grant, token, term.until_us));
     hold.set_contention(budget.contention());
     let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;
     let renew_us = if is_whole { u64::MAX } else { term.renew_us };
-    let (kept_until_us, granted_us) = (None, turn.now_us);
+    let (kept_until_us, granted_us) = (None, turn.now.us());
     let holding = Holding { hold: Arc::clone(&hold), budget, kept_until_us, sticky_us, granted_us, renew_us, claim };
     attempt.phase = Phase::Held(holding);
     turn.ledger.effects.verdict(number, caller, Verdict::Granted(hold));
@@ -202,7 +205,7 @@ pub(crate) fn note_others(turn: &mut Turn<'_>, counter: u64, others: Others) {
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let lease_us = attempt.terms.lease_us();
     let Phase::Held(holding) = &mut attempt.phase else { return };
-    holding.budget.note_contention(others.level, others.said_us, turn.now_us, lease_us);
+    holding.budget.note_contention(others.level, others.said_us, turn.now.us(), lease_us);
     holding.hold.set_contention(holding.budget.contention());
     if !holding.is_in_use() && holding.budget.contention() != Contention::None {
         give_back(turn, counter);
@@ -225,11 +228,11 @@ pub(crate) fn shorten(turn: &mut Turn<'_>, id: GrantId, to: Shortened) {
 /// made.
 fn revoke(turn: &mut Turn<'_>, counter: u64, message: &Delivery) {
     hit(Mark::PushRevoked);
-    let made_us = turn.server.clock.local_of(message.now_us, turn.now_us).filter(|made_us| *made_us <= turn.now_us);
+    let made_us = turn.server.clock.local_of(message.now_us, turn.now.us()).filter(|made_us| *made_us <= turn.now.us());
     if let Some(Phase::Held(holding)) = turn.ledger.attempts.get(&counter).map(|attempt| &attempt.phase) {
         holding.hold.keep_until(made_us.map_or(0, |made_us| Term::of(made_us, message.left_us).until_us));
     }
-    end(turn, counter, LostReason::Revoked, turn.now_us.saturating_add(message.left_us));
+    end(turn, counter, LostReason::Revoked, turn.now.us().saturating_add(message.left_us));
 }
 
 /// The held grant has ended, and a late re-check had the same attempt granted anew.
@@ -254,7 +257,7 @@ pub(crate) fn lose(turn: &mut Turn<'_>, counter: u64, how: LostHow, highest: Tok
     };
     // After a revocation the store waits for our release until its grace is over. Otherwise nothing is left there.
     let left_us = if reason == LostReason::Revoked { REVOKE_GRACE_MS * 1000 } else { 0 };
-    end(turn, counter, reason, turn.now_us + left_us);
+    end(turn, counter, reason, turn.now.us() + left_us);
 }
 
 /// The store has ended a lease. Its guard may still be out: the rest is returned when the guard is dropped.
@@ -266,7 +269,7 @@ pub(crate) fn end(turn: &mut Turn<'_>, counter: u64, reason: LostReason, until_u
     attempt.in_flight = None;
     attempt.phase = Phase::Ended { token, used, until_us };
     // The waiters behind it go on at once, however long its guard stays out.
-    turn.ledger.go_on(counter, turn.now_us);
+    turn.ledger.go_on(counter, turn.now.us());
     if !is_in_use {
         give_back(turn, counter);
     }

@@ -55,7 +55,7 @@ pub(crate) fn release(turn: &mut Turn<'_>, hold: &Hold, runtime: Option<RuntimeI
     if pass(turn, hold) {
         return ReleaseStep::HandedOn;
     }
-    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now_us);
+    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
     match begin_release(turn, hold, &route) {
         Some(sending) => ReleaseStep::Send { sending: Box::new(sending), upkeep },
         None => ReleaseStep::NotHeld,
@@ -66,8 +66,8 @@ pub(crate) fn release(turn: &mut Turn<'_>, hold: &Hold, runtime: Option<RuntimeI
 fn begin_release(turn: &mut Turn<'_>, hold: &Hold, route: &Route) -> Option<Sending> {
     let counter = hold.id.counter;
     turn.ledger.attempts.get(&counter).filter(|attempt| attempt.is_out(hold))?;
-    let was_valid = turn.now_us < hold.valid_until_us();
-    let queue = turn.ledger.detach(counter, turn.now_us);
+    let was_valid = turn.now.us() < hold.valid_until_us();
+    let queue = turn.ledger.detach(counter, turn.now.us());
     // The hold ends now: its guard must not be valid while the release is in flight.
     turn.ledger.effects.end_hold(hold, LostReason::Released);
     release::begin_return(turn, counter);

@@ -25,10 +25,10 @@ pub(crate) fn pass(turn: &mut Turn<'_>, hold: &Hold) -> bool {
     let (Phase::Held(holding), Requester::Queue(queue)) = (&mut attempt.phase, &attempt.requester) else {
         return false;
     };
-    if turn.now_us >= hold.valid_until_us() {
+    if turn.now.us() >= hold.valid_until_us() {
         return false;
     }
-    let Some(token) = holding.budget.next(hold.token, turn.now_us) else { return false };
+    let Some(token) = holding.budget.next(hold.token, turn.now.us()) else { return false };
     let Some(queue) = turn.ledger.queues.get_mut(queue) else { return false };
     match queue.next() {
         Some(waiter) => {
@@ -42,15 +42,15 @@ pub(crate) fn pass(turn: &mut Turn<'_>, hold: &Hold) -> bool {
         None if turn.ledger.stage != Stage::Open => return false,
         None => {
             holding.succeed(token, &mut turn.ledger.effects);
-            holding.kept_until_us = Some(turn.now_us + holding.sticky_us);
+            holding.kept_until_us = Some(turn.now.us() + holding.sticky_us);
             // Renew from now on often enough to learn in time that others wait.
             holding.renew_us = holding.renew_us.min(holding.budget.refresh_us());
         }
     }
-    let Needs { renew, reserve } = holding.budget.note_pass(token, turn.now_us);
+    let Needs { renew, reserve } = holding.budget.note_pass(token, turn.now.us());
     let renew = renew && attempt.in_flight.is_none();
     if renew {
-        holding.renew_us = holding.renew_us.min(turn.now_us);
+        holding.renew_us = holding.renew_us.min(turn.now.us());
     }
     if renew || reserve || !holding.is_in_use() {
         turn.arm(counter);
@@ -62,7 +62,7 @@ pub(crate) fn pass(turn: &mut Turn<'_>, hold: &Hold) -> bool {
 pub(crate) fn enter_kept(turn: &mut Turn<'_>, queue: u64, terms: &Terms) -> Option<Arc<Hold>> {
     let holding = turn.ledger.holding_of(queue).filter(|holding| !holding.is_in_use())?;
     // The hold was made when the lease was kept, with the token of that hand-over.
-    if holding.budget.may_go_on(turn.now_us) && turn.now_us < holding.hold.valid_until_us() {
+    if holding.budget.may_go_on(turn.now.us()) && turn.now.us() < holding.hold.valid_until_us() {
         (holding.kept_until_us, holding.sticky_us) = (None, terms.sticky_us);
         return Some(Arc::clone(&holding.hold));
     }

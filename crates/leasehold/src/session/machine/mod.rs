@@ -2,7 +2,7 @@
 //!
 //! Events come in: a call of a caller, a reply, a message, a connection that came or went, a moment. Effects go out:
 //! requests to send, and results for callers, which are delivered when the lock of the machine is free. The machine never
-//! waits, never sends, and never reads a clock: each event has its moment as an argument.
+//! waits, never sends, and never reads a clock twice: each event has one [`Moment`].
 //!
 //! Each operation is one file, which reads from the request over the reply to the retry. It borrows the two parts that
 //! everything else is in: the [`Ledger`] (the attempts and what is found by them) and the [`Server`] (what is known of the
@@ -66,6 +66,7 @@ use self::ledger::Ledger;
 pub(crate) use self::order::InFlight;
 pub(crate) use self::precede::Predecessor;
 use self::server::Server;
+use self::turn::Moment;
 pub(crate) use self::turn::Turn;
 use super::agenda::Thread;
 use crate::store::Store;
@@ -87,9 +88,13 @@ impl Machine {
         Self { ledger: Ledger::new(world, session, hand_over), server: Server::new(Connections::new(store, lanes)) }
     }
 
-    /// Makes a change at this moment. Returns its result, and what it does outside the machine.
-    pub(crate) fn change<R>(&mut self, now_us: u64, change: impl FnOnce(&mut Turn<'_>) -> R) -> (R, Effects, Thread) {
-        let turn = &mut Turn { ledger: &mut self.ledger, server: &mut self.server, now_us };
+    /// Makes a change at one moment. Returns its result, and what it does outside the machine.
+    pub(crate) fn change<R>(
+        &mut self,
+        world: &dyn World,
+        change: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> (R, Effects, Thread) {
+        let turn = &mut Turn { ledger: &mut self.ledger, server: &mut self.server, now: Moment::of(world) };
         let result = change(turn);
         due::attend(turn);
         #[cfg(debug_assertions)]

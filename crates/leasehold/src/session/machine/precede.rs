@@ -78,7 +78,7 @@ fn hurry(
         let predecessor = if is_sent { Predecessor::None } else { Predecessor::Await(attempt.order.wait_behind()) };
         return Some((link, predecessor));
     }
-    if returning.next_us > turn.now_us {
+    if returning.next_us > turn.now.us() {
         return None; // It was refused a moment ago, and would be again.
     }
     // The acquire that it ends may be in flight on `follow`: on another connection it would overtake that acquire.

@@ -19,13 +19,13 @@ use crate::store::Fault;
 /// to send now.
 pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<(Name, InFlight)> {
     let Some(home) = turn.server.links.home() else { return Vec::new() };
-    for (name, action) in turn.ledger.names.ended_watches(&mut turn.ledger.agenda, turn.now_us) {
+    for (name, action) in turn.ledger.names.ended_watches(&mut turn.ledger.agenda, turn.now.us()) {
         let waiter = if action == WatchAction::Recheck { waiter_of(turn.ledger, &name) } else { None };
         hit(if waiter.is_some() { Mark::WatchLooked } else { Mark::WatchSettled });
         match waiter {
             Some(counter) => {
-                turn.ledger.set_next(counter, turn.now_us);
-                turn.ledger.agenda.windows.wait(Kind::Recheck, turn.now_us, counter);
+                turn.ledger.set_next(counter, turn.now.us());
+                turn.ledger.agenda.windows.wait(Kind::Recheck, turn.now.us(), counter);
             }
             None => turn.ledger.agenda.windows.settle(name),
         }
@@ -33,8 +33,10 @@ pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<(Name, InFlight)> {
     let mut settles = Vec::new();
     while turn.ledger.agenda.windows.may_settle() {
         let Some(name) = turn.ledger.agenda.windows.next_settle() else { break };
-        settles
-            .push((name, turn.server.request(Arc::clone(home), ANSWER_MAX_US, turn.ledger.ids.serial(), turn.now_us)));
+        settles.push((
+            name,
+            turn.server.request(Arc::clone(home), ANSWER_MAX_US, turn.ledger.ids.serial(), turn.now.us()),
+        ));
         turn.ledger.agenda.windows.sent(Kind::Settle);
     }
     settles
@@ -53,12 +55,12 @@ fn waiter_of(ledger: &Ledger, name: &Name) -> Option<u64> {
 /// Accepts the reply to a settle.
 pub(crate) fn accept_reply(turn: &mut Turn<'_>, name: &Name, request: &InFlight, reply: Reply) {
     turn.ledger.agenda.end_requests(Kind::Settle, 1);
-    match turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now_us) {
+    match turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now.us()) {
         Ok(answer) => {
             note(turn, name, &answer, request.sent_us);
         }
         // The record is damaged, and nobody here wants the name.
         Err(Fault::Damaged(_)) if !turn.ledger.names.is_wanted(name) => {}
-        Err(_) => turn.ledger.watch(name, Token::NONE, turn.now_us, RETRY_US, WatchAction::Settle),
+        Err(_) => turn.ledger.watch(name, Token::NONE, turn.now.us(), RETRY_US, WatchAction::Settle),
     }
 }

@@ -59,7 +59,7 @@ pub(crate) fn give_back(turn: &mut Turn<'_>, counter: u64) {
 /// has nothing of it. Sets no alarm. A caller that sends the request itself needs none: an alarm that is due now wakes the
 /// thread, which costs more than the release.
 pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
-    turn.ledger.go_on(counter, turn.now_us);
+    turn.ledger.go_on(counter, turn.now.us());
     let is_whole = !turn.server.links.profile().partial_grants;
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let mut cools_until_us = 0;
@@ -67,10 +67,10 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
         Phase::Returning(_) => return,
         // The store has ended all of it already. Its alarm may still be set.
         Phase::Ended { token, used, until_us }
-            if *until_us <= turn.now_us && attempt.order.is_settled() && is_whole =>
+            if *until_us <= turn.now.us() && attempt.order.is_settled() && is_whole =>
         {
             let kind = ReturnKind::Release { token: *token, used: *used };
-            return forget_ended(turn.ledger, counter, kind, turn.now_us);
+            return forget_ended(turn.ledger, counter, kind, turn.now.us());
         }
         Phase::Held(holding) => {
             let is_lost = holding.hold.why_lost().is_some_and(|reason| reason.is_expiry());
@@ -89,7 +89,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     // While an acquire is unanswered, the grant may have lapsed and been made anew, with a token that the client does not
     // know. A release of the old token would find nothing and close the attempt.
     let kind = match token {
-        _ if cools_until_us > turn.now_us => ReturnKind::CoolDown { used, until_us: cools_until_us },
+        _ if cools_until_us > turn.now.us() => ReturnKind::CoolDown { used, until_us: cools_until_us },
         Some(token) if attempt.order.is_settled() => ReturnKind::Release { token, used },
         Some(_) => {
             hit(Mark::LeaveForRelease);
@@ -98,13 +98,13 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
         None => ReturnKind::Leave { used },
     };
     if token.is_none() && attempt.ticket.is_none() && attempt.order.is_settled() {
-        turn.ledger.remove(counter, turn.now_us); // The store has nothing of it.
+        turn.ledger.remove(counter, turn.now.us()); // The store has nothing of it.
         return;
     }
     // The longest that the store can keep it: a request that is carried out at its last moment, and a whole lease.
-    let until_us = turn.now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
+    let until_us = turn.now.us() + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
     attempt.in_flight = None;
-    attempt.phase = Phase::Returning(Returning::new(kind, until_us, turn.now_us));
+    attempt.phase = Phase::Returning(Returning::new(kind, until_us, turn.now.us()));
     if let Some(token) = token {
         let name = attempt.name.clone();
         note_going_back(turn.ledger, &name, counter, token);
@@ -132,11 +132,11 @@ fn forget_ended(ledger: &mut Ledger, counter: u64, kind: ReturnKind, now_us: u64
 /// Notes the request as sent, and returns it.
 pub(crate) fn request(turn: &mut Turn<'_>, counter: u64, link: Arc<dyn Link>) -> Option<(Op, InFlight)> {
     let attempt = turn.ledger.attempts.get_mut(&counter)?;
-    let request = turn.server.request(link, attempt.terms.answer_within_us(), turn.ledger.ids.serial(), turn.now_us);
+    let request = turn.server.request(link, attempt.terms.answer_within_us(), turn.ledger.ids.serial(), turn.now.us());
     let Phase::Returning(returning) = &mut attempt.phase else { return None };
     returning.unanswered += 1;
     attempt.in_flight = Some(request.clone());
-    Some((returning.kind.op(attempt.id, turn.now_us), request))
+    Some((returning.kind.op(attempt.id, turn.now.us()), request))
 }
 
 /// Returns the request that the thread has to send now, if any. It goes on the connection of the acquire that it ends: on
@@ -144,7 +144,7 @@ pub(crate) fn request(turn: &mut Turn<'_>, counter: u64, link: Arc<dyn Link>) ->
 pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(Name, Op, InFlight)> {
     let attempt = turn.ledger.attempts.get(&counter)?;
     let Phase::Returning(returning) = &attempt.phase else { return None };
-    if attempt.in_flight.is_some() || returning.next_us > turn.now_us {
+    if attempt.in_flight.is_some() || returning.next_us > turn.now.us() {
         return None;
     }
     let follow = attempt.order.follow().filter(|_| !is_on(Mutant::P11LeaveOvertakes));
@@ -158,19 +158,19 @@ pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(Name, Op
 pub(crate) fn expire(turn: &mut Turn<'_>, counter: u64) -> Option<u64> {
     let attempt = turn.ledger.attempts.get_mut(&counter)?;
     let Phase::Returning(returning) = &mut attempt.phase else { return None };
-    if returning.until_us > turn.now_us {
+    if returning.until_us > turn.now.us() {
         return Some(returning.until_us);
     }
     hit(Mark::ReturnExpired);
     let caller = returning.caller.take();
     turn.ledger.effects.released(counter, caller, || Err(turn.server.links.silence().may_act()));
-    turn.ledger.remove(counter, turn.now_us);
+    turn.ledger.remove(counter, turn.now.us());
     None
 }
 
 /// Accepts the reply to a release, a leave, or a cool-down.
 pub(crate) fn accept_reply(turn: &mut Turn<'_>, counter: u64, request: &InFlight, reply: Reply) {
-    let reply = turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now_us);
+    let reply = turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now.us());
     if matches!(reply, Err(Fault::Undecided(_))) && turn.server.links.may_be_unsent(request) {
         return give_lane_up(turn); // As with an acquire: the session's connection asks.
     }
@@ -193,7 +193,7 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, counter: u64, request: &InFlight
         _ => Released::Released,
     };
     turn.ledger.effects.released(counter, returning.caller.take(), || Ok(released));
-    close(turn.ledger, counter, request, &answer, turn.now_us);
+    close(turn.ledger, counter, request, &answer, turn.now.us());
     note(turn, &name, &answer, request.sent_us);
     turn.arm(counter);
 }
@@ -239,7 +239,7 @@ fn close(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: &Answer,
 /// Repeats a request without an answer, until the store must have ended the lease by itself.
 fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
     if matches!(fault, Fault::Gone(_)) && is_on(Mutant::P13ReleaseOnce) {
-        turn.ledger.remove(counter, turn.now_us);
+        turn.ledger.remove(counter, turn.now.us());
         return;
     }
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
@@ -262,7 +262,7 @@ fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
     if let (Phase::Returning(returning), Some(error)) = (&mut attempt.phase, error) {
         turn.ledger.effects.released(counter, returning.caller.take(), || Err(error));
     }
-    attempt.set_next(turn.now_us + pause_us);
+    attempt.set_next(turn.now.us() + pause_us);
     turn.arm(counter);
 }
 
@@ -286,7 +286,7 @@ pub(crate) fn return_ghost(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), le
     let left_us = left_us.clamp(CLAIM_MIN_MS * 1000, LEASE_MAX_MS * 1000);
     // It may have been held here and been given up for want of a reply: then nobody knows how much of its range was used.
     let kind = ReturnKind::Leave { used: Token::HIGHEST };
-    let until_us = turn.now_us + left_us + NOT_AFTER_MAX_US;
+    let until_us = turn.now.us() + left_us + NOT_AFTER_MAX_US;
     turn.ledger.ghosts.insert(id.counter);
     insert(turn, GivenUp { name: name.clone(), id, kind, until_us });
 }
@@ -294,7 +294,7 @@ pub(crate) fn return_ghost(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), le
 /// Releases again, at a new run, what was released lately (P13).
 pub(crate) fn repeat_releases(turn: &mut Turn<'_>) {
     for old in turn.ledger.releases.take() {
-        if old.until_us > turn.now_us && !turn.ledger.attempts.contains_key(&old.id.counter) {
+        if old.until_us > turn.now.us() && !turn.ledger.attempts.contains_key(&old.id.counter) {
             hit(Mark::ReleaseSaidAgain);
             insert(turn, old);
         }

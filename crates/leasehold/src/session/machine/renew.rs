@@ -42,7 +42,7 @@ pub(crate) fn lengthen(turn: &mut Turn<'_>, hold: &Hold, lease_ms: u64) {
     if let Phase::Held(holding) = &mut attempt.phase {
         holding.budget.seal();
     }
-    attempt.set_next(turn.now_us);
+    attempt.set_next(turn.now.us());
     turn.arm(counter);
 }
 
@@ -55,7 +55,7 @@ pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<Batch> {
     while room > 0 {
         let Some(counter) = turn.ledger.agenda.windows.next(Kind::Renewal) else { break };
         let Some((renewal, request)) = due_request(turn, counter) else {
-            turn.ledger.arm_after(counter, turn.server.links.reach(), turn.now_us);
+            turn.ledger.arm_after(counter, turn.server.links.reach(), turn.now.us());
             continue;
         };
         turn.ledger.agenda.windows.sent(Kind::Renewal);
@@ -91,19 +91,19 @@ fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<((Name, Renew), InFl
         Phase::Held(holding) => (holding.budget.grant(), holding.hold.valid_until_us(), holding.renew_us),
         _ => return None,
     };
-    if next_us > turn.now_us {
+    if next_us > turn.now.us() {
         return None;
     }
-    let Some(lease_ms) = length_ms(attempt, until_us, turn.now_us) else {
+    let Some(lease_ms) = length_ms(attempt, until_us, turn.now.us()) else {
         if let Phase::Held(holding) = &mut attempt.phase {
             holding.renew_us = u64::MAX;
         }
         return None;
     };
     let from = if attempt.terms.renewal == Renewal::Never { From::Grant } else { From::Now };
-    let not_after_us = turn.server.clock.server_at(until_us, turn.now_us).unwrap_or(0);
+    let not_after_us = turn.server.clock.server_at(until_us, turn.now.us()).unwrap_or(0);
     let renew = Renew { id: attempt.id, token, from, lease_ms, not_after_us };
-    let request = turn.server.request(link, attempt.terms.answer_within_us(), turn.ledger.ids.serial(), turn.now_us);
+    let request = turn.server.request(link, attempt.terms.answer_within_us(), turn.ledger.ids.serial(), turn.now.us());
     attempt.in_flight = Some(request.clone());
     Some(((attempt.name.clone(), renew), request))
 }
@@ -139,7 +139,7 @@ fn accept_reply(
     ((name, renew), request): (&(Name, Renew), &InFlight),
     reply: Reply,
 ) {
-    let reply = turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now_us);
+    let reply = turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now.us());
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     attempt.end_wait(request);
     if let Ok(answer) = &reply {
@@ -156,7 +156,7 @@ fn accept_reply(
     match reply {
         Ok(answer) => {
             let since_us = match is_known {
-                true => turn.server.note_time(turn.ledger, &answer, request.sent_us, turn.now_us),
+                true => turn.server.note_time(turn.ledger, &answer, request.sent_us, turn.now.us()),
                 false => note(turn, name, &answer, request.sent_us),
             };
             if is_of_this_grant {
@@ -173,7 +173,7 @@ fn accept_reply(
                 true => attempt.terms.lease_us(),
                 false => attempt.terms.answer_within_us() / 2,
             };
-            attempt.set_next(turn.now_us + pause_us);
+            attempt.set_next(turn.now.us() + pause_us);
         }
     }
     let reach = turn.server.links.reach();
@@ -188,7 +188,7 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, asked_ms: u64, (answer, sinc
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let Some(token) = attempt.token() else { return };
     let lease_us = attempt.terms.lease_us();
-    let from_us = if is_on(Mutant::P12FromReceipt) { turn.now_us } else { since_us };
+    let from_us = if is_on(Mutant::P12FromReceipt) { turn.now.us() } else { since_us };
     let said_us = if let Outcome::Renewed { left_us } = answer.outcome { left_us } else { 0 };
     let term = Term::of(from_us, attempt.left_us(token, from_us, said_us));
     let others = Others { level: answer.contention, said_us: answer.now_us };
@@ -200,9 +200,9 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, asked_ms: u64, (answer, sinc
             holding.renew_us = match attempt.terms.renewal {
                 Renewal::Never => u64::MAX,
                 // The lease was lengthened meanwhile, or this is the last piece of a longest hold: the next try knows.
-                _ if asked_ms < attempt.terms.lease_ms => turn.now_us,
+                _ if asked_ms < attempt.terms.lease_ms => turn.now.us(),
                 _ if !holding.is_in_use() => term.renew_us.min(holding.budget.refresh_us()),
-                _ => turn.ledger.agenda.pace.plan(turn.now_us, term.renew_us),
+                _ => turn.ledger.agenda.pace.plan(turn.now.us(), term.renew_us),
             };
             note_others(turn, counter, others);
         }
@@ -220,9 +220,9 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, asked_ms: u64, (answer, sinc
         (Phase::Claiming { .. }, Outcome::Lost { .. }) => {
             hit(Mark::ClaimLost);
             attempt.latest = attempt.latest.max(answer.highest);
-            attempt.phase = Phase::Queued { next_us: turn.now_us };
+            attempt.phase = Phase::Queued { next_us: turn.now.us() };
         }
-        (Phase::Held(_) | Phase::Claiming { .. }, Outcome::Late) => attempt.set_next(turn.now_us),
+        (Phase::Held(_) | Phase::Claiming { .. }, Outcome::Late) => attempt.set_next(turn.now.us()),
         _ => {}
     }
 }

@@ -13,20 +13,20 @@ use crate::observe::{Event, To};
 /// Notes what a reply says about its name and about time. Returns the local moment from which the time counts that it says
 /// to be left: see [`Server::note_time`].
 pub(crate) fn note(turn: &mut Turn<'_>, name: &Name, answer: &Answer, sent_us: u64) -> u64 {
-    let since_us = turn.server.note_time(turn.ledger, answer, sent_us, turn.now_us);
+    let since_us = turn.server.note_time(turn.ledger, answer, sent_us, turn.now.us());
     turn.ledger.names.set_contention(name, answer.contention);
     if let Some(claim_ms) = answer.handed_claim_ms {
         turn.ledger.effects.event(|| Event::HandedOver { name: name.clone(), to: To::Remote });
         // A client that handed over re-checks once when the claim has ended: the receiver may be frozen or dead (P7).
-        turn.ledger.watch(name, answer.highest, turn.now_us, claim_ms * 1000, WatchAction::Recheck);
+        turn.ledger.watch(name, answer.highest, turn.now.us(), claim_ms * 1000, WatchAction::Recheck);
     }
     if answer.rest == Rest::More {
-        turn.ledger.watch(name, answer.highest, turn.now_us, 0, WatchAction::Settle);
+        turn.ledger.watch(name, answer.highest, turn.now.us(), 0, WatchAction::Settle);
     }
     if let Outcome::Revoking { left_us } = answer.outcome {
         // The waiters that were notified may be gone by then. The client that revoked re-checks as well (P10).
-        turn.ledger.watch(name, answer.highest, turn.now_us, left_us, WatchAction::Recheck);
-        turn.ledger.recheck_in(name, turn.now_us, left_us);
+        turn.ledger.watch(name, answer.highest, turn.now.us(), left_us, WatchAction::Recheck);
+        turn.ledger.recheck_in(name, turn.now.us(), left_us);
     }
     since_us
 }
@@ -47,7 +47,7 @@ pub(crate) fn give_up_reply(turn: &mut Turn<'_>, counter: u64) {
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     attempt.in_flight = None;
     if let Phase::Returning(_) | Phase::Asking { .. } = attempt.phase {
-        attempt.set_next(turn.now_us);
+        attempt.set_next(turn.now.us());
     }
     turn.arm(counter);
 }
@@ -59,7 +59,7 @@ pub(crate) fn await_repetition(turn: &mut Turn<'_>, counter: u64) {
     if let Some(Phase::Asking { usual_us, .. }) = phase
         && !is_on(Mutant::P30EndsUnheard)
     {
-        *usual_us = turn.now_us + turn.server.usual_us();
+        *usual_us = turn.now.us() + turn.server.usual_us();
     }
 }
 

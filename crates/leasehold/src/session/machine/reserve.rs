@@ -31,13 +31,13 @@ pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<Reserving
     let Phase::Held(holding) = &mut attempt.phase else { return None };
     let (grant, range) = (holding.budget.grant(), holding.budget.request_range());
     let op = Op::Reserve { id: attempt.id, token: grant, range };
-    let request = turn.server.request(link, attempt.terms.answer_within_us(), turn.ledger.ids.serial(), turn.now_us);
+    let request = turn.server.request(link, attempt.terms.answer_within_us(), turn.ledger.ids.serial(), turn.now.us());
     Some(Reserving { counter, name: attempt.name.clone(), grant, op, request })
 }
 
 pub(crate) fn accept_reply(turn: &mut Turn<'_>, of: &Reserving, reply: Reply) {
     let counter = of.counter;
-    let answer = turn.server.judge(&mut turn.ledger.agenda, &of.request, reply, turn.now_us).ok();
+    let answer = turn.server.judge(&mut turn.ledger.agenda, &of.request, reply, turn.now.us()).ok();
     if let Some(answer) = &answer {
         note(turn, &of.name, answer, of.request.sent_us);
     }

@@ -1,13 +1,34 @@
 //! One turn of the machine: an event that is being handled.
 
+use std::cell::OnceCell;
+
 use super::ledger::Ledger;
 use super::server::Server;
+use crate::world::World;
 
 /// The parts of the machine, and the moment of the event.
 pub(crate) struct Turn<'m> {
     pub(crate) ledger: &'m mut Ledger,
     pub(crate) server: &'m mut Server,
-    pub(crate) now_us: u64,
+    pub(crate) now: Moment<'m>,
+}
+
+/// The moment of an event: one reading of the clock, made when it is first needed. Most events of a local queue need none,
+/// and a reading costs as much as the rest of such an event.
+pub(crate) struct Moment<'m> {
+    world: &'m dyn World,
+    us: OnceCell<u64>,
+}
+
+impl<'m> Moment<'m> {
+    pub(crate) fn of(world: &'m dyn World) -> Self {
+        Self { world, us: OnceCell::new() }
+    }
+
+    /// Returns the moment in microseconds: the same for the whole event.
+    pub(crate) fn us(&self) -> u64 {
+        *self.us.get_or_init(|| self.world.now_us())
+    }
 }
 
 impl Turn<'_> {

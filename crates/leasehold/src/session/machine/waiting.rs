@@ -69,7 +69,7 @@ pub(crate) fn join(
         if may_be_kept && let Some(hold) = enter_kept(turn, queue, terms) {
             return Joined::Done(Verdict::Granted(hold));
         }
-        if wait == Wait::No && is_taken(turn.ledger, queue, turn.now_us) {
+        if wait == Wait::No && is_taken(turn.ledger, queue, turn.now.us()) {
             return Joined::Done(Verdict::Busy);
         }
     }
@@ -92,7 +92,7 @@ pub(crate) fn join(
     }
     let (mut first, mut upkeep) = (None, Upkeep::Fine);
     if counter == 0 {
-        let (route, care) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now_us);
+        let (route, care) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
         let link = turn.server.links.way_in(route.lane.clone());
         (first, upkeep) = (begin_for_queue(turn, queue, (link, &route)).map(Box::new), care);
     } else {
@@ -132,7 +132,7 @@ fn outlast(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
     let is_waiting = matches!(phase, Some(Phase::Asking { .. } | Phase::Queued { .. }));
     if is_waiting && !is_on(Mutant::P21ShortLimit) {
         hit(Mark::LineOutlasted);
-        turn.ledger.set_next(counter, turn.now_us);
+        turn.ledger.set_next(counter, turn.now.us());
         turn.arm(counter);
     }
 }
@@ -176,7 +176,7 @@ pub(crate) fn drop_request(turn: &mut Turn<'_>, counter: u64, dropped: Dropped) 
 fn forsake(turn: &mut Turn<'_>, counter: u64) {
     hit(Mark::Abandoned);
     if is_on(Mutant::P16DropSilent) {
-        turn.ledger.remove(counter, turn.now_us);
+        turn.ledger.remove(counter, turn.now.us());
         return;
     }
     // The caller that did not take the lease may have handed it to the next waiter here.
@@ -187,14 +187,14 @@ fn forsake(turn: &mut Turn<'_>, counter: u64) {
 
 /// Gives the waiters of local queues their results whose deadlines are over.
 pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
-    while let Some((at_us, number)) = turn.ledger.agenda.queues.pop(turn.now_us) {
+    while let Some((at_us, number)) = turn.ledger.agenda.queues.pop(turn.now.us()) {
         // An alarm that is not the earliest of its queue is dropped. If it were set again, alarms would pile up.
         let rings = |queue: &&mut LocalQueue<Verdict>| queue.alarm_us == at_us;
         let Some(queue) = turn.ledger.queues.get_mut(&number).filter(rings) else { continue };
         queue.alarm_us = u64::MAX;
         let counter = queue.attempt;
         let answer_us = turn.ledger.attempts.get(&counter).map_or(0, Attempt::first_answer_us);
-        let is_over = |until_us: u64| wait_ends_us(until_us, answer_us) <= turn.now_us;
+        let is_over = |until_us: u64| wait_ends_us(until_us, answer_us) <= turn.now.us();
         while let Some(waiter) = turn.ledger.queues.get_mut(&number).and_then(|queue| queue.take_overdue(is_over)) {
             let verdict = verdict_at_deadline(turn, counter);
             turn.ledger.effects.verdict(waiter.number, Some(waiter.caller), verdict);
@@ -221,7 +221,7 @@ fn verdict_at_deadline(turn: &Turn<'_>, counter: u64) -> Verdict {
     let Some(attempt) = turn.ledger.attempts.get(&counter) else { return Verdict::Busy };
     match &attempt.phase {
         Phase::Queued { .. } => Verdict::Busy,
-        Phase::Held(holding) if turn.now_us < holding.hold.valid_until_us() => Verdict::Busy,
+        Phase::Held(holding) if turn.now.us() < holding.hold.valid_until_us() => Verdict::Busy,
         // The last reply of the store said that we hold, and it has not said whether we still do.
         Phase::Held(_) | Phase::Claiming { .. } => Verdict::Failed(turn.server.links.away().may_act()),
         Phase::Asking { .. } | Phase::Ended { .. } | Phase::Returning(_) => {

@@ -146,7 +146,7 @@ async fn serve(shared: &Arc<Shared>, link: &Arc<dyn Link>) {
     let mut check_lane_us = asked_time_us + LANE_US;
     while !link.is_closed() && !is_over(shared) {
         let (requests, doubted, now_us) =
-            shared.with(|turn| (due::due_requests(turn), turn.server.links.take_doubted(), turn.now_us));
+            shared.with(|turn| (due::due_requests(turn), turn.server.links.take_doubted(), turn.now.us()));
         requests.into_iter().for_each(|request| send(shared, link, request));
         doubted.into_iter().for_each(|doubted| prove(shared, doubted));
         if check_lane_us <= now_us {
@@ -295,12 +295,12 @@ fn spawn<T: Future<Output = ()> + Send + 'static>(shared: &Arc<Shared>, task: im
 /// once (`Ledger::arm_after`).
 async fn sleep(shared: &Arc<Shared>, at_most_us: u64) {
     let (for_us, until_us) = shared.with(|turn| {
-        let for_us = match due::next_due_us(turn).saturating_sub(turn.now_us) {
+        let for_us = match due::next_due_us(turn).saturating_sub(turn.now.us()) {
             0 => 0,
             later_us => later_us.clamp(PAUSE_US, at_most_us),
         };
-        due::sleep_until(turn, turn.now_us + for_us);
-        (for_us, turn.now_us + for_us)
+        due::sleep_until(turn, turn.now.us() + for_us);
+        (for_us, turn.now.us() + for_us)
     });
     if is_on(Mutant::P17LostWake) {
         shared.with(|turn| turn.ledger.agenda.plan(until_us));
