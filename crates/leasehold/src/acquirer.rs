@@ -1,6 +1,6 @@
 //! The part that acquires: a client, a name, and the settings of the caller. Every face has one inside.
 
-mod settings;
+mod methods;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::{Name, Op, Order, Outcome, Take};
 
-pub(crate) use self::settings::settings;
+pub(crate) use self::methods::setting_methods;
 use crate::error::{Error, Operation, Result};
 use crate::inspection::{Holder, Inspection, Revoked};
 use crate::lease::Lease;

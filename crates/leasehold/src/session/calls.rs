@@ -133,7 +133,7 @@ async fn ask(name: &Name, mut first: Outgoing, number: u64, mut waiting: Waiting
             result = &mut request, if !is_answered => {
                 is_answered = true;
                 if let Some(result) = result {
-                    break Ok(result.by_hand(&mut waiting.verdict));
+                    break Ok(result.take_directly(&mut waiting.verdict));
                 }
                 // An attempt of one caller goes on until its result. An attempt of a queue belongs to the queue.
                 if waiting.waiter.is_some() {
@@ -226,7 +226,7 @@ async fn release_to_store(
         // like that, nobody repeats it.
         next.take_if(|next| next.as_mut().poll(context).is_ready());
         if let Some(result) = result.take() {
-            return Poll::Ready(Ok(result.by_hand(&mut answer)));
+            return Poll::Ready(Ok(result.take_directly(&mut answer)));
         }
         // The session's thread may have the result first: it repeats a release without a reply, and the driver of the first
         // connection may be blocked.

@@ -193,13 +193,13 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, counter: u64, request: &InFlight
         _ => Released::Released,
     };
     turn.ledger.effects.released(counter, returning.caller.take(), || Ok(released));
-    close(turn.ledger, counter, request, &answer, turn.now.us());
+    close_attempt(turn.ledger, counter, request, &answer, turn.now.us());
     note(turn, &name, &answer, request.sent_us);
     turn.arm(counter);
 }
 
 /// Closes an attempt that was returned, unless an older request of it may still be carried out (P14).
-fn close(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: &Answer, now_us: u64) {
+fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: &Answer, now_us: u64) {
     let Some(attempt) = ledger.attempts.get_mut(&counter) else { return };
     let (id, name, was_granted) = (attempt.id, attempt.name.clone(), attempt.latest > Token::NONE);
     let open_for_us = attempt.order.open_for_us(answer.now_us).min(NOT_AFTER_MAX_US);

@@ -1,7 +1,7 @@
 //! The settings that every primitive has, each a method that returns the primitive with that setting.
 
 /// Writes the methods, for a face with the method `fn with(self, impl FnOnce(Acquirer) -> Acquirer) -> Self`.
-macro_rules! settings {
+macro_rules! setting_methods {
     () => {
         /// Sets the lease: how long a lock lasts without a renewal by its holder, from 100 ms to 24 h.
         ///
@@ -88,4 +88,4 @@ macro_rules! settings {
         }
     };
 }
-pub(crate) use settings;
+pub(crate) use setting_methods;
