@@ -14,7 +14,7 @@ use super::super::plan::{MS, Plan};
 use super::super::roam::{self, Asking, tried};
 use super::super::under::Work;
 use super::super::worker::Worker;
-use super::table::{Act, Doing, Primitive, choose};
+use super::table::{Act, ActFuture, Primitive, choose};
 
 pub(super) const PRIMITIVE: Primitive = Primitive {
     word: "name",
@@ -50,7 +50,7 @@ const LOCKS: Run = |worker, mutex, name| {
     })
 };
 
-type Run = for<'a> fn(&'a mut Worker, &'a Mutex, &'a str) -> Doing<'a>;
+type Run = for<'a> fn(&'a mut Worker, &'a Mutex, &'a str) -> ActFuture<'a>;
 
 const fn of(weight: fn(&Plan) -> u64, run: Run) -> Act<Run> {
     Act { weight, run }
