@@ -61,7 +61,8 @@ enum Effect {
 }
 
 impl Effects {
-    /// Adds the result of an acquire, for its caller. If nobody takes a grant, [`Effects::flush`] returns it to the session.
+    /// Adds the result of an acquire, for its caller. If nobody takes a grant, [`Effects::flush`] returns it to the
+    /// session.
     pub(crate) fn verdict(&mut self, number: u64, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
         if let Some(caller) = caller {
             self.push(Effect::Verdict(Notice { number, caller, result: verdict }));
