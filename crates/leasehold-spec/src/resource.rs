@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!   Resource
-//!     kind       the kind of the name, and with `limit` the number of its units
+//!     kind       the kind of the name
+//!     limit      the number of its units
 //!     last       the highest token that was granted or burnt, while the record lives
 //!     grants     the grants: ID, token, range of tokens, units, since, length, state, label
-//!     released   the ID of the grant that was given back last: a repeated release gets Released, a late acquire Gone
+//!     released   the ID of the grant that was given back last: a repeated release gets Released, a late acquire gets Gone
 //!     lapses     the sessions whose claim ran out, and when
 //!     queue      the waiters, in ticket order: the head is next
 //!     keep_until the time from which on the record may be forgotten

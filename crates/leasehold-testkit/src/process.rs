@@ -186,7 +186,7 @@ impl Worker {
         self.lines.recv_timeout(within).ok()
     }
 
-    /// Returns the number of lines that it printed since then, after it has ended.
+    /// Waits until the process has ended. Returns the number of its lines that were not returned by [`Worker::line`].
     #[must_use]
     pub fn rest(&self) -> u64 {
         self.lines.iter().count() as u64

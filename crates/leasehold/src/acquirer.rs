@@ -1,6 +1,6 @@
 //! The part that acquires: a client, a name, and the settings of the caller. Every face has one inside.
 
-mod settings;
+mod methods;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::{Name, Op, Order, Outcome, Take};
 
-pub(crate) use self::settings::settings;
+pub(crate) use self::methods::setting_methods;
 use crate::error::{Error, Operation, Result};
 use crate::inspection::{Holder, Inspection, Revoked};
 use crate::lease::Lease;
@@ -19,21 +19,21 @@ use crate::reentry::{Handle, enter};
 use crate::session::{Entry, Renewal, Terms, Wait};
 use crate::settings::Settings;
 
-/// A name with the settings on which a client acquires it.
+/// A name with the settings with which a client acquires it.
 #[derive(Clone)]
 pub(crate) struct Acquirer {
     client: Arc<Handle>,
     name: Result<Name, Arc<Error>>,
     settings: Settings,
-    owner: Option<By>,
+    owner: Option<OwnerChoice>,
     // Computed from the settings at the first call.
     terms: OnceLock<Arc<Terms>>,
 }
 
-/// The owner of the lease, who may acquire again what it holds.
+/// The owner of the lease. An owner may acquire again what it holds.
 #[derive(Clone)]
-enum By {
-    Owner(Owner),
+enum OwnerChoice {
+    Given(Owner),
     /// The thread that acquires.
     #[cfg(feature = "blocking")]
     ThisThread,
@@ -79,20 +79,20 @@ impl Acquirer {
     }
 
     pub(crate) fn owner(self, owner: &Owner) -> Self {
-        Self { owner: Some(By::Owner(owner.clone())), ..self }
+        Self { owner: Some(OwnerChoice::Given(owner.clone())), ..self }
     }
 
     #[cfg(feature = "blocking")]
     pub(crate) fn reentrant(self) -> Self {
-        Self { owner: Some(By::ThisThread), ..self }
+        Self { owner: Some(OwnerChoice::ThisThread), ..self }
     }
 
-    /// Changes the settings, and forgets the terms that were computed from the former ones.
+    /// Changes the settings, and forgets the terms that were computed from the earlier settings.
     fn with(self, change: impl FnOnce(Settings) -> Settings) -> Self {
         Self { settings: change(self.settings), terms: OnceLock::new(), ..self }
     }
 
-    /// Waits for as long as it takes.
+    /// Waits until the lease is acquired, for as long as that takes.
     pub(crate) async fn acquire(&self) -> Result<Lease> {
         loop {
             // `None` cannot occur here: only calls with a time limit return it.
@@ -102,12 +102,12 @@ impl Acquirer {
         }
     }
 
-    /// Does not wait.
+    /// Acquires the lease if it is free and nobody waits for it.
     pub(crate) async fn try_acquire(&self) -> Result<Option<Lease>> {
         self.acquire_within(Wait::No).await
     }
 
-    /// Waits for at most this long.
+    /// Waits for the lease for at most `wait`.
     pub(crate) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Lease>> {
         let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         let until_us = self.client.session().world.now_us().checked_add(wait_us);
@@ -128,8 +128,8 @@ impl Acquirer {
                 self.terms.get_or_init(|| terms)
             }
         };
-        if let Some(by) = &self.owner {
-            let owner = by.owner();
+        if let Some(choice) = &self.owner {
+            let owner = choice.owner();
             return Ok(enter(&self.client, (name, &owner), terms, wait).await?.map(Lease::shared));
         }
         let hold = self.client.session().acquire(name, terms, wait).await?;
@@ -169,16 +169,16 @@ impl Acquirer {
         self.name.as_ref().map_err(|error| error.share())
     }
 
-    /// Writes what the face shows of itself: its name, and the lease.
+    /// Formats a face, with its name and its lease.
     pub(crate) fn fmt_as(&self, face: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(face).field("name", &self.name).field("lease", &self.settings.lease).finish_non_exhaustive()
     }
 }
 
-impl By {
+impl OwnerChoice {
     fn owner(&self) -> Cow<'_, Owner> {
         match self {
-            Self::Owner(owner) => Cow::Borrowed(owner),
+            Self::Given(owner) => Cow::Borrowed(owner),
             #[cfg(feature = "blocking")]
             Self::ThisThread => Cow::Owned(Owner::of_this_thread()),
         }

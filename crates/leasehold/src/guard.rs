@@ -23,7 +23,7 @@ use crate::lease::{Lease, guard_methods};
 /// #     tokio::runtime::Runtime::new().unwrap().block_on(f).unwrap();
 /// # }
 /// ```
-#[must_use = "dropping the guard gives the lease back at once"]
+#[must_use = "dropping the guard releases the lease at once"]
 pub struct Guard(Lease);
 
 impl Guard {

@@ -1,4 +1,4 @@
-//! The lease that a guard stands for. Every guard has one inside, and dropping it releases.
+//! The lease that a guard stands for. Every guard has one inside, and dropping it releases the lease.
 
 mod methods;
 
@@ -16,15 +16,15 @@ use crate::lost_signal::LostSignal;
 use crate::reentry::{Handle, Share};
 use crate::session::{GIVEN_BACK_WITHIN_US, Hold};
 
-/// A lease, and what keeps it.
+/// A lease, and its keeper.
 pub(crate) struct Lease {
     hold: Arc<Hold>,
     /// `None` once released.
-    keeps: Option<Keeps>,
+    keeper: Option<Keeper>,
 }
 
-/// The part that a guard keeps alive until it is released.
-enum Keeps {
+/// The handle that a guard keeps alive until it is released.
+enum Keeper {
     /// The lease belongs to this guard alone.
     Alone(Arc<Handle>),
     /// The lease belongs to an owner: see [`Mutex::owner`](crate::Mutex::owner).
@@ -33,11 +33,11 @@ enum Keeps {
 
 impl Lease {
     pub(crate) fn alone(hold: Arc<Hold>, client: Arc<Handle>) -> Self {
-        Self { hold, keeps: Some(Keeps::Alone(client)) }
+        Self { hold, keeper: Some(Keeper::Alone(client)) }
     }
 
     pub(crate) fn shared(share: Arc<Share>) -> Self {
-        Self { hold: Arc::clone(share.hold()), keeps: Some(Keeps::Shared(share)) }
+        Self { hold: Arc::clone(share.hold()), keeper: Some(Keeper::Shared(share)) }
     }
 
     pub(crate) fn token(&self) -> Token {
@@ -77,10 +77,10 @@ impl Lease {
     }
 
     pub(crate) async fn release(mut self) -> Result<Released> {
-        let (client, last) = match self.keeps.take() {
+        let (client, last) = match self.keeper.take() {
             None => return Ok(Released::NotHeld),
-            Some(Keeps::Alone(client)) => (client, None),
-            Some(Keeps::Shared(share)) => {
+            Some(Keeper::Alone(client)) => (client, None),
+            Some(Keeper::Shared(share)) => {
                 let client = Arc::clone(share.client());
                 client.session().check_usable().map_err(|error| self.failed(error))?;
                 // Checked while this guard still counts: after that the last guard may go at any moment.
@@ -123,12 +123,12 @@ impl Lease {
         let within_us = u64::try_from(at_most.as_micros()).unwrap_or(u64::MAX);
         match self.client() {
             Some(client) if client.session().is_surely_ours() => client.session().within(within_us, self.lost()).await,
-            // In a forked child: the lease belongs to the parent, so no message about it ever comes here.
+            // In a forked child: the lease belongs to the parent, so no message about it ever arrives here.
             _ => Some(self.hold.lost(crate::lost::LostReason::Closed)),
         }
     }
 
-    /// Writes what a guard shows of its lease.
+    /// Formats a guard, with its name, its token and the remaining time.
     pub(crate) fn fmt_as(&self, guard: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(guard)
             .field("name", &self.hold.name)
@@ -138,16 +138,16 @@ impl Lease {
     }
 
     fn client(&self) -> Option<&Arc<Handle>> {
-        match self.keeps.as_ref()? {
-            Keeps::Alone(client) => Some(client),
-            Keeps::Shared(share) => Some(share.client()),
+        match self.keeper.as_ref()? {
+            Keeper::Alone(client) => Some(client),
+            Keeper::Shared(share) => Some(share.client()),
         }
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(Keeps::Alone(client)) = &self.keeps {
+        if let Some(Keeper::Alone(client)) = &self.keeper {
             client.session().drop_hold(&self.hold);
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_spec::Take;
 
-use crate::acquirer::{Acquirer, settings};
+use crate::acquirer::{Acquirer, setting_methods};
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::inspection::{Holder, Inspection, Revoked};
@@ -184,7 +184,7 @@ impl Mutex {
         self.0.revoke(holder, grace).await
     }
 
-    settings!();
+    setting_methods!();
 
     /// Sets the shortest time for which nobody else can hold the lock, counted from the moment at which a guard of this
     /// mutex is acquired. The default is zero.

@@ -7,8 +7,8 @@
 //! A subscriber is the program's own code: it may lock, or call this crate. So nothing is emitted under a mutex of ours.
 //! The machine collects [`Event`]s among its effects, and they are emitted with the other effects, once its lock is free.
 //!
-//! Without the feature this file is empty functions and types without a size: nothing is collected, and a future is not
-//! wrapped.
+//! Without the feature, the functions of this file are empty and its types have no size: nothing is collected, and no
+//! future is wrapped.
 
 use std::future::Future;
 
@@ -16,7 +16,7 @@ use leasehold_spec::Name;
 
 use crate::lost::LostReason;
 
-/// A change of a lease, or to the connection to the store.
+/// A change of a lease, or of the connection to the store.
 #[derive(Debug)]
 #[cfg_attr(not(feature = "tracing"), expect(dead_code, reason = "only `tracing` reads the fields"))]
 pub(crate) enum Event {

@@ -54,12 +54,12 @@ pub(super) struct Conn<W: Way> {
     wire: Arc<Wire<W>>,
     up: Pipe<(Option<u64>, W::Ask)>,
     down: Pipe<Incoming<W>>,
-    /// For how many reasons nothing flows, up and down.
+    /// The number of reasons for which nothing flows, up and down.
     pub(super) stalls: [u32; 2],
     pub(super) is_half_open: bool,
     /// The next reply is lost, and the connection with it.
     pub(super) loses_reply: bool,
-    /// The client knows that it is over.
+    /// The client has closed it, or it broke: nothing more reaches the client.
     is_left: bool,
 }
 

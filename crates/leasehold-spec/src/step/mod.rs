@@ -7,7 +7,7 @@
 //! | `release.rs` | release, leave and cool down: requests that end an attempt |
 //! | `revoke.rs` | revoke: a request to end the grant of another client |
 //! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
-//! | `notify.rs` | messages to a holder that others wait (P9), and to waiters that the lease ends at another time (P10, P23) |
+//! | `notify.rs` | messages: others wait (P9, to a holder), the lease ends at another time (P10 and P23, to waiters) |
 //! | `context.rs` | the state that all of these change, and the messages that they add |
 
 mod acquire;
@@ -35,8 +35,8 @@ use crate::resource::Resource;
 /// Carries out one request. Changes the state, and returns the answer and the messages. The caller sends the messages
 /// once the state is stored.
 ///
-/// The function is total: every state and every request has an answer. It grants to as many waiters as fit:
-/// at most one for a mutex.
+/// The function is total: every state and every request has an answer. It grants to as many waiters as fit: to at most
+/// one for a mutex.
 pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Delivery>) {
     if resource.is_forgotten(env.wall_us, env.lease_us) {
         if resource.last != Token::NONE {

@@ -1,5 +1,5 @@
-//! Messages that make no grant: to a holder that others wait (P9), and to waiters that the lease ends at another time
-//! than they know (P10, P23).
+//! Messages that make no grant. They notify a holder that others wait (P9), and waiters that the lease ends at another
+//! time than they know (P10, P23).
 
 use crate::answer::{Contention, Delivery, Event, Rest};
 use crate::grant::{Grant, GrantState};

@@ -9,7 +9,7 @@ use crate::mutant::{Mutant, is_on};
 use crate::step::context::Step;
 use crate::step::notify::notify_next_waiters;
 
-/// Gives the grant back. The step does not first end the grant for its age: the grant ends here in any case, the next
+/// Gives the grant back. The step does not first end the grant because of its age: it ends here in any case, the next
 /// holder is the same, and the usual release needs no clock.
 pub(super) fn release(step: &mut Step<'_, '_>, id: GrantId, token: Token, used: Token) -> (Outcome, Rest) {
     let is_held = step.resource.held_by(id).is_some_and(|grant| grant.token == token);
@@ -43,10 +43,10 @@ pub(super) fn leave(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> (Outco
     (Outcome::Left { was: Was::Absent }, step.settle())
 }
 
-/// P23: the grant is given back and cools down. Nobody is granted the lease before the cool-down is over.
+/// P23: the grant is given back and cools down. The lease is not free, so nobody is granted it before the cool-down is
+/// over.
 ///
-/// The lease is not free, so nobody is granted it. Nothing happens at the store by itself when the cool-down is over.
-/// So the step also notifies the waiters that are next of that time.
+/// Nothing happens at the store by itself at that time. So the step also notifies the waiters that are next.
 pub(super) fn cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u64) -> (Outcome, Rest) {
     if !begin_cool_down(step, id, used, for_ms) {
         return leave(step, id, used);

@@ -38,7 +38,7 @@ pub(super) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
 }
 
 /// Replaces times in the future by now. They are there because the clock was set back. Otherwise a dead holder would
-/// keep the lease, and a session whose claim lapsed would be passed over, for as long as the clock was set back.
+/// keep the lease, and a session whose claim lapsed would be passed over, until the clock has caught up.
 ///
 /// No lease ends earlier by this than its holder believes: the holder counts from a moment before the grant, or before
 /// the renewal.
@@ -82,8 +82,8 @@ fn end_expired(resource: &mut Resource, now_us: u64) -> bool {
     true
 }
 
-/// A receiver that let a claim run out is frozen or dead, or did not get the push. Each of its other waiters would cost
-/// one more claim. They are passed over until a request of their session arrives.
+/// Notes a session that let a claim run out: it is frozen or dead, or did not get the push. Each of its other waiters
+/// would cost one more claim. They are passed over until a request of their session arrives.
 fn note_lapse(resource: &mut Resource, lapse: Lapse) {
     hit(Mark::ClaimLapsed);
     resource.lapses.retain(|known| known.session != lapse.session);
@@ -155,7 +155,7 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry, settled: &mut Set
         units: entry.units,
         label: entry.label,
     };
-    // Not at every hand-over: on a busy lock this is a write in a thousand.
+    // Not at every hand-over: on a busy lock, only one hand-over in a thousand writes it.
     if resource.keep_until_us < grant.keep_until_us(env) {
         let whole = Grant { length_ms: entry.lease_ms, label: String::new(), ..grant };
         resource.keep_until_us = whole.keep_until_us(env);

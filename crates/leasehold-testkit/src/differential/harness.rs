@@ -141,7 +141,7 @@ impl Harness {
         true
     }
 
-    /// Enters a message that was published to a session.
+    /// Records a message that was published to a session.
     pub fn deliver(&mut self, to: SessionId, text: String) {
         let receives = |session: &&mut Session| session.id == to && session.is_attached && session.connection.is_some();
         if let Some(session) = self.sessions.iter_mut().find(receives) {

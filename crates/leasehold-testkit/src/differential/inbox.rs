@@ -17,19 +17,19 @@ impl<T> Default for Inbox<T> {
 }
 
 impl<T: Debug + PartialEq + Send + 'static> Inbox<T> {
-    /// Returns a function that enters a received message.
+    /// Returns a function that records a received message.
     pub fn receiver(&self) -> impl Fn(T) + Send + Sync + use<T> {
         let received = Arc::clone(&self.received);
         move |message| received.lock().unwrap_or_else(PoisonError::into_inner).push(message)
     }
 
-    /// Enters a message that the link should receive.
+    /// Records a message that the link should receive.
     pub fn expect(&mut self, message: T) {
         self.due.push(message);
     }
 
-    /// Compares the two, and begins anew. The caller has waited for a reply on the same connection, which comes after
-    /// every message that was sent before.
+    /// Compares the messages with those that should have arrived, and forgets both. The caller has waited for a reply on
+    /// the same connection, which comes after every message that was sent before.
     ///
     /// # Errors
     /// If they differ: the report of a failure.

@@ -23,7 +23,7 @@ impl<D> Default for Log<D> {
 }
 
 impl<D: Debug> Log<D> {
-    /// Enters a step.
+    /// Adds a step.
     pub fn push(&mut self, step: D) {
         self.steps.push(step);
     }

@@ -7,7 +7,7 @@ use crate::lease::{Lease, guard_methods};
 
 /// A held lock, like [`crate::Guard`]. Dropping it releases the lease in the background. [`Guard::release`] releases it
 /// and returns the result. It is not bound to a thread.
-#[must_use = "dropping the guard gives the lease back at once"]
+#[must_use = "dropping the guard releases the lease at once"]
 pub struct Guard(Lease);
 
 impl Guard {

@@ -12,15 +12,15 @@ macro_rules! blocking_guard_methods {
             super::wait::wait(self.0.lost_within(at_most))
         }
 
-        /// Calls `tell` once when the lease is lost, on a new thread. `tell` may block, lock and panic.
+        /// Calls `callback` once when the lease is lost, on a new thread. `callback` may block, lock and panic.
         ///
-        /// If the lease is already lost, the call comes at once. If the lease is released, `tell` is never called. The call
-        /// still comes after this guard was released, if other guards of the same owner hold the lease.
+        /// If the lease is already lost, the call comes at once. If the lease is released, `callback` is never called. The
+        /// call still comes after this guard was released, if other guards of the same owner hold the lease.
         ///
         /// Any number of calls may be registered, and a pending one costs no thread. If the system cannot start a thread at
-        /// that moment, `tell` is not called. If you must not miss a loss, use [`Self::check`] as well.
-        pub fn on_lost(&self, tell: impl FnOnce(crate::lost::Lost) + Send + 'static) {
-            super::on_lost::call(self.0.hold(), tell);
+        /// that moment, `callback` is not called. If you must not miss a loss, use [`Self::check`] as well.
+        pub fn on_lost(&self, callback: impl FnOnce(crate::lost::Lost) + Send + 'static) {
+            super::on_lost::call(self.0.hold(), callback);
         }
 
         /// Releases the lease, and blocks until the store has confirmed that: one round trip.

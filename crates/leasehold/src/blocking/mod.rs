@@ -97,7 +97,7 @@ impl Leasehold {
     /// Closes this client and all its clones: see [`crate::Leasehold::close`]. Waiting threads get the error `Closed`,
     /// guards are lost, and all leases are released. It blocks until the store has confirmed the releases, for at most
     /// 5 s.
-    #[expect(clippy::must_use_candidate, reason = "the client is closed, whoever reads what was left")]
+    #[expect(clippy::must_use_candidate, reason = "the client is closed, whether or not the result is read")]
     pub fn close(self) -> Closed {
         wait(self.0.close())
     }

@@ -9,7 +9,7 @@ use leasehold_spec::Take;
 use super::canceller::Canceller;
 use super::guard::Guard;
 use super::wait::{wait, wait_or_cancel};
-use crate::acquirer::{Acquirer, settings};
+use crate::acquirer::{Acquirer, setting_methods};
 use crate::error::Result;
 use crate::inspection::{Holder, Inspection, Revoked};
 use crate::reentry::Handle;
@@ -116,7 +116,7 @@ impl Mutex {
         wait(self.0.revoke(holder, grace))
     }
 
-    settings!();
+    setting_methods!();
 
     /// Makes the calling thread the owner. The thread may lock again what it holds, any number of times, and the last
     /// of its guards releases the lease. See [`crate::Mutex::owner`] for the details. This replaces `owner`.

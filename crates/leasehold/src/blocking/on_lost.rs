@@ -1,6 +1,6 @@
 //! Calls a function when a lease is lost.
 //!
-//! The thread that detects a loss wakes all that wait for it. This is usually the thread of the session. It must not
+//! The thread that detects a loss wakes everybody that waits for it. This is usually the thread of the session. It must not
 //! run the function of the caller: meanwhile no other lease of the client would be renewed. So the waker here starts a
 //! new thread. Most leases are released, and for these no thread is started.
 
@@ -15,11 +15,11 @@ struct Call<F> {
     /// A reference cycle: the hold contains our waker. The end of the hold, which always comes, removes the waker.
     hold: Arc<Hold>,
     /// `None` once it was called or cannot be called any more.
-    tell: Mutex<Option<F>>,
+    callback: Mutex<Option<F>>,
 }
 
-pub(super) fn call(hold: &Arc<Hold>, tell: impl FnOnce(Lost) + Send + 'static) {
-    let call = Arc::new(Call { hold: Arc::clone(hold), tell: Mutex::new(Some(tell)) });
+pub(super) fn call(hold: &Arc<Hold>, callback: impl FnOnce(Lost) + Send + 'static) {
+    let call = Arc::new(Call { hold: Arc::clone(hold), callback: Mutex::new(Some(callback)) });
     let waker = Waker::from(Arc::clone(&call));
     // The seat is not given up here: the end of the hold clears it.
     if hold.poll_lost(&mut Seat::default(), &Context::from_waker(&waker)).is_ready() {
@@ -30,10 +30,10 @@ pub(super) fn call(hold: &Arc<Hold>, tell: impl FnOnce(Lost) + Send + 'static) {
 impl<F: FnOnce(Lost) + Send + 'static> Wake for Call<F> {
     fn wake(self: Arc<Self>) {
         let Some(reason) = self.hold.why_lost() else { return };
-        let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(tell) = tell.filter(|_| reason != LostReason::Released) else { return };
+        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(callback) = callback.filter(|_| reason != LostReason::Released) else { return };
         let lost = self.hold.lost(reason);
         // Not started through `World`, because this thread belongs to the caller. The documentation names the failure.
-        drop(thread::Builder::new().name("leasehold-lost".into()).spawn(move || tell(lost)));
+        drop(thread::Builder::new().name("leasehold-lost".into()).spawn(move || callback(lost)));
     }
 }

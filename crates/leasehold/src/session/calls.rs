@@ -27,9 +27,9 @@ use crate::lost::Released;
 use crate::store::{Fault, Guess};
 use crate::world::Pending;
 
-/// Acquires `name`. `None`: somebody else holds it, and `wait` is over.
+/// Acquires `name`. Returns `None` if somebody else holds it and `wait` is over.
 ///
-/// If the future is dropped, the attempt is given up, whatever became of it.
+/// If the future is dropped, the attempt is given up in whatever phase it is.
 pub(crate) async fn acquire(
     shared: &Arc<Shared>,
     name: &Name,
@@ -61,7 +61,7 @@ pub(crate) async fn acquire(
 
 type Channel = (oneshot::Sender<Verdict>, oneshot::Receiver<Verdict>);
 
-/// Waits in the local queue of this name, if these terms have one.
+/// Waits in the local queue of this name, if these terms have a queue.
 async fn join(
     shared: &Arc<Shared>,
     name: &Name,
@@ -115,7 +115,7 @@ async fn ask_alone(
 }
 
 /// Sends an acquire, and waits for the result of the caller with this number. The reply and the message that brings the
-/// grant come by different connections. If the message is first, nobody waits for the reply.
+/// grant arrive on different connections. If the message is first, nobody waits for the reply.
 async fn ask(name: &Name, mut first: Outgoing, number: u64, mut waiting: Waiting<'_>) -> Result<Verdict> {
     let shared = waiting.shared;
     let request = async {
@@ -133,9 +133,9 @@ async fn ask(name: &Name, mut first: Outgoing, number: u64, mut waiting: Waiting
             result = &mut request, if !is_answered => {
                 is_answered = true;
                 if let Some(result) = result {
-                    break Ok(result.by_hand(&mut waiting.verdict));
+                    break Ok(result.take_directly(&mut waiting.verdict));
                 }
-                // An attempt of one caller goes on until its result; that of a queue is the queue's.
+                // An attempt of one caller goes on until its result. An attempt of a queue belongs to the queue.
                 if waiting.waiter.is_some() {
                     waiting.sends = None;
                 }
@@ -183,8 +183,8 @@ fn send(shared: &Shared, name: &Name, op: &Op, request: &InFlight, guess: Guess)
     }
 }
 
-/// Releases a lease: to the next caller here, at once, or to the store, and then waits for the reply. If the future is
-/// dropped, the session repeats the release.
+/// Releases a lease. If it goes to the next caller in this client, this returns at once. Otherwise it goes to the store,
+/// and this waits for the reply. If the future is dropped, the session repeats the release.
 pub(crate) async fn release(shared: &Arc<Shared>, hold: &Arc<Hold>) -> Result<Released> {
     shared.check_usable()?;
     let runtime = shared.world.runtime();
@@ -226,10 +226,10 @@ async fn release_to_store(
         // like that, nobody repeats it.
         next.take_if(|next| next.as_mut().poll(context).is_ready());
         if let Some(result) = result.take() {
-            return Poll::Ready(Ok(result.by_hand(&mut answer)));
+            return Poll::Ready(Ok(result.take_directly(&mut answer)));
         }
         // The session's thread may have the result first: it repeats a release without a reply, and the driver of the first
-        // connection may stand still.
+        // connection may be blocked.
         match is_released || !is_on(Mutant::P17AwaitsOwnRequest) {
             true => Pin::new(&mut answer).poll(context),
             false => Poll::Pending,
@@ -243,12 +243,12 @@ async fn release_to_store(
     }
     let released = released.map_err(|_| Error::closed())?;
     releasing.of = None;
-    // The work outlived the lease, even if nobody came between.
+    // The work outlived the lease, even if nobody else has held the lock since.
     released.map(|released| if was_valid { released } else { Released::NotHeld })
 }
 
-/// Sends the acquire of a local queue, whose reply its caller does not wait for. Dropped before its reply, it is the
-/// session's to repeat.
+/// Sends the acquire of a local queue. The caller does not wait for the reply. If this future is dropped before the reply,
+/// the session repeats the request.
 fn ask_for_queue(shared: &Arc<Shared>, name: &Name, mut next: Outgoing) -> Pending<()> {
     let (shared, name) = (Arc::clone(shared), name.clone());
     Box::pin(async move {
@@ -287,18 +287,18 @@ impl Drop for Waiting<'_> {
         if waiter.is_none() {
             return;
         }
-        // Granted in this very moment, and not taken: the lease goes the way of a dropped guard. (Or the result is just
-        // about to be sent: then its sender finds nobody.)
+        // If the lease was granted at this very moment and not taken, it is released like that of a dropped guard. (If the
+        // result is just about to be sent, its sender finds nobody.)
         verdict.close();
-        let was_told = left.is_none() && !is_on(Mutant::P21GrantStays);
-        if let (true, Ok(Verdict::Granted(hold))) = (was_told, verdict.try_recv()) {
+        let has_result = left.is_none() && !is_on(Mutant::P21GrantStays);
+        if let (true, Ok(Verdict::Granted(hold))) = (has_result, verdict.try_recv()) {
             hit(Mark::PassUntaken);
             shared.drop_hold(&hold);
         }
     }
 }
 
-/// A request whose future may be dropped: the session goes on with what it began.
+/// A request whose future may be dropped. The session then continues the request.
 struct Unfinished<'a> {
     shared: &'a Shared,
     /// `None` once it has its reply.

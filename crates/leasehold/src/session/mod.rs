@@ -66,7 +66,7 @@ impl Deref for Session {
 
 impl Session {
     /// Connects, and returns the first error: a wrong URL, password or address is reported at once. When this returns, both
-    /// connections are open and the inbox is proved. Of a lazy session only the first try has ended.
+    /// connections are open and the inbox is proved. For a lazy session it means only that the first try has ended.
     pub(crate) async fn connect(
         store: Arc<dyn Store>,
         world: Arc<dyn World>,
@@ -98,7 +98,8 @@ impl Session {
         observe::call(Call::Release, &hold.name, calls::release(&self.shared, hold)).await
     }
 
-    /// Makes the lease of a hold as long as this, if it is renewed and was shorter: by a renewal, as soon as possible.
+    /// Lengthens the lease of a hold to `lease_ms`, if the lease is renewed and was shorter. A renewal does it as soon as
+    /// possible.
     pub(crate) fn lengthen(&self, hold: &Hold, lease_ms: u64) {
         self.with(|turn| renew::lengthen(turn, hold, lease_ms));
     }
@@ -131,7 +132,7 @@ impl Session {
         }
     }
 
-    /// Returns the holder and the number of waiters, and what each node of the store says by itself, if it has nodes.
+    /// Returns the holder, the number of waiters, and the view of each node, if the store has nodes.
     pub(crate) async fn inspect(&self, name: &Name) -> Result<(Inspection, Vec<NodeView>)> {
         let guess = self.with(|turn| turn.ledger.names.guess(name));
         let asking = self.exchange(|link| link.inspect(name, guess));
@@ -144,7 +145,7 @@ impl Session {
     }
 
     /// Makes one exchange on which nothing of this session depends. Returns the answer, its connection, and when it was
-    /// asked. The session's connection serves: such a call is in no hurry, and no blocked runtime is in its way.
+    /// asked. It uses the session's connection: such a call is not urgent, and a blocked runtime cannot stop it there.
     async fn exchange<T>(
         &self,
         ask: impl FnOnce(&dyn Link) -> Pending<Result<T, Fault>>,
@@ -172,7 +173,7 @@ impl Session {
         self.store.life().filter(|_| self.is_surely_ours())
     }
 
-    /// Waits until everything is returned, within bounds. Returns the names of what was not.
+    /// Waits until everything is returned, within bounds. Returns the names of the leases that were not returned.
     pub(crate) async fn closed(&self) -> Vec<Name> {
         if !self.is_surely_ours() {
             return Vec::new(); // The thread of the parent process would never signal.

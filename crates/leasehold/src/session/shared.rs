@@ -76,7 +76,7 @@ impl Shared {
         self.with(|turn| guards::drop_guard(turn, hold, panicking));
     }
 
-    /// Begins the end: callers get an error, and held leases are released in the background.
+    /// Begins the end of the session: callers get an error, and held leases are released in the background.
     pub(crate) fn begin_close(&self) {
         if !self.is_surely_ours() {
             return; // The leases are the parent's, and one of its threads may have held the lock at the fork.
@@ -131,18 +131,22 @@ impl Shared {
         self.known_process == self.world.process_as_known()
     }
 
+    /// Like [`Shared::is_ours`], but also asks the system for the process ID.
     pub(crate) fn is_surely_ours(&self) -> bool {
         self.is_ours() && self.process == self.world.process()
     }
 
+    /// Returns an error in a forked child: see [`Shared::is_ours`].
     pub(crate) fn check_usable(&self) -> Result<()> {
         if self.is_ours() { Ok(()) } else { Err(forked()) }
     }
 
+    /// Returns an error in a forked child: see [`Shared::is_surely_ours`].
     pub(crate) fn check_surely_usable(&self) -> Result<()> {
         if self.is_surely_ours() { Ok(()) } else { Err(forked()) }
     }
 
+    /// Returns an error in a forked child, and if the client is closed.
     pub(crate) fn check_open(&self) -> Result<()> {
         self.check_surely_usable()?;
         self.with(|turn| close::check_open(turn))

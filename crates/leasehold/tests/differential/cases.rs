@@ -19,7 +19,7 @@ impl Before {
         Self { grant, ticket: ticket(model, op), lapses, kept_until_us: model.keep_until_us }
     }
 
-    /// Returns the cases that a step was, after which this is the model.
+    /// Returns the cases of a step that led to this model.
     pub(crate) fn cases(&self, model: &Resource, op: &Op, expected: &Answer, now_us: u64) -> Vec<&'static str> {
         let (before, after) = (self.grant.as_ref(), model.grants.sole());
         let mut cases = vec![expected.outcome.word()];

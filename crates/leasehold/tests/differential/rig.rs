@@ -67,7 +67,7 @@ impl Rig {
         let link = runtime.block_on(store.open()).expect("the server is there");
         let inbox = Inbox::default();
         let receive = inbox.receiver();
-        let hear = Arc::new(move |message| match message {
+        let on_message = Arc::new(move |message| match message {
             Message::Delivery(name, delivery) => receive((name, delivery)),
             Message::LookAtAll | Message::Look(_) | Message::Ending { .. } | Message::Shortened { .. } => {
                 panic!("garbage in an inbox")
@@ -75,7 +75,7 @@ impl Rig {
             // The link is dropped with the rig, and not before.
             Message::Detached => {}
         });
-        runtime.block_on(link.attach(harness.session(0), hear)).expect("an inbox");
+        runtime.block_on(link.attach(harness.session(0), on_message)).expect("an inbox");
         // The probe of the inbox.
         assert_eq!(harness.published().len(), 1);
         Self { runtime, harness, link, inbox, full_queue: None, is_unread: false, log: Log::default() }

@@ -26,7 +26,7 @@ impl Rig {
                 let now_us = self.now_us();
                 let began_us = if now_us.abs_diff(began_us) < TTL_TOLERANCE_US { began_us } else { now_us };
                 if entered(began_us).as_ref() != Ok(&stored) {
-                    self.fail(&format!("entered {:?}, and it is to be {:?}", stored, entered(began_us)));
+                    self.fail(&format!("entered {:?} instead of {:?}", stored, entered(began_us)));
                 }
                 self.link.close();
                 (self.link, self.seen_marker, self.marker) = (link, stored.clone(), Some(stored));

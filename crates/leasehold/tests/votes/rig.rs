@@ -55,7 +55,7 @@ pub(crate) struct Rig {
     /// The marker that the link has seen, and the stored one.
     pub(crate) seen_marker: Marker,
     pub(crate) marker: Option<Marker>,
-    /// Has the inbox of the first session.
+    /// The link with the inbox of the first session.
     listener: Arc<dyn NodeLink>,
     inbox: Inbox<(Name, Bell)>,
     /// A full queue takes too long to read after each request.
@@ -75,13 +75,13 @@ impl Rig {
         let listener = runtime.block_on(node.open(CHARTER)).expect("the server is there");
         let inbox = Inbox::default();
         let receive = inbox.receiver();
-        let hear = Arc::new(move |rung| match rung {
+        let on_message = Arc::new(move |rung| match rung {
             NodeMessage::Bell(name, bell) => receive((name, bell)),
             NodeMessage::Garbled => panic!("garbage in an inbox"),
-            // The link is dropped with the rig. If it were dropped before, it would answer nothing.
+            // The link is dropped with the rig, and not before.
             NodeMessage::Detached => {}
         });
-        runtime.block_on(listener.attach(harness.session(0), hear)).expect("an inbox");
+        runtime.block_on(listener.attach(harness.session(0), on_message)).expect("an inbox");
         let marker = decode::marker(harness.resp(), MARKER).unwrap().expect("it was begun").0;
         assert_eq!(marker, node::begin(CHARTER, link.run_id(), true));
         // The probe of the inbox.

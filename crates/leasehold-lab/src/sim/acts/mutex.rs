@@ -14,7 +14,7 @@ use super::super::plan::{MS, Plan};
 use super::super::roam::{self, Asking, tried};
 use super::super::under::Work;
 use super::super::worker::Worker;
-use super::table::{Act, Doing, Primitive, choose};
+use super::table::{Act, ActFuture, Primitive, choose};
 
 pub(super) const PRIMITIVE: Primitive = Primitive {
     word: "name",
@@ -50,7 +50,7 @@ const LOCKS: Run = |worker, mutex, name| {
     })
 };
 
-type Run = for<'a> fn(&'a mut Worker, &'a Mutex, &'a str) -> Doing<'a>;
+type Run = for<'a> fn(&'a mut Worker, &'a Mutex, &'a str) -> ActFuture<'a>;
 
 const fn of(weight: fn(&Plan) -> u64, run: Run) -> Act<Run> {
     Act { weight, run }
@@ -152,13 +152,13 @@ async fn try_lock_for(worker: &mut Worker, mutex: &Mutex, name: &str) {
     tried(worker, TRY, result, &call, name).await;
 }
 
-/// Asks for a whole lease, and no claim.
+/// Asks for a whole lease instead of a claim.
 async fn whole(worker: &mut Worker, name: &str) {
     let (lease, call) = (worker.lease(), worker.call(LOCK.what));
     (worker.is_renewed, worker.is_kept) = (true, false);
     match worker.leasehold.mutex(name).lease(lease).full_lease().lock().await {
         Ok(guard) => {
-            // It may have stood still since, for some time; a claim is over sooner than that.
+            // The worker may have stood still since, but not for so long. A claim ends much sooner.
             if lease >= Duration::from_secs(60) && guard.remaining() < Duration::from_secs(20) {
                 worker.wrong("a guard that asked for a whole lease came with a claim");
             }
@@ -304,7 +304,7 @@ async fn revoke(worker: &mut Worker, mutex: &Mutex) {
     worker.check_result(REVOKE, revoked.map(drop).err().as_ref(), &call);
 }
 
-/// Begins on one part, and awaits on another.
+/// Begins a call on one part of the process, and awaits it on another.
 async fn wander(worker: &mut Worker, mutex: &Mutex, name: &str) {
     let Some(there) = worker.elsewhere() else { return try_lock_for(worker, mutex, name).await };
     let (wait_us, mutex) = (worker.rng.scaled(MS, 10_000 * MS), mutex.clone());
@@ -313,7 +313,7 @@ async fn wander(worker: &mut Worker, mutex: &Mutex, name: &str) {
     roam::wander(worker, there, asking, name).await;
 }
 
-/// Blocks the worker's own runtime meanwhile.
+/// Blocks the worker's own runtime during a call.
 async fn block(worker: &mut Worker, mutex: &Mutex, name: &str) {
     let Part::Runtime(number) = worker.part else { return try_lock(worker, mutex, name).await };
     let wait_us = worker.rng.scaled(MS, 2_000 * MS);

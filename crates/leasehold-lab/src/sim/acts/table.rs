@@ -10,7 +10,7 @@ use super::super::plan::Plan;
 use super::super::worker::Worker;
 
 /// The future of an act.
-pub(super) type Doing<'a, T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(super) type ActFuture<'a, T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A primitive.
 pub(in super::super) struct Primitive {
@@ -19,9 +19,9 @@ pub(in super::super) struct Primitive {
     /// How many units of a name may be held at the same time.
     pub(in super::super) limit: u32,
     /// Does one act on this name.
-    pub(super) act: for<'a> fn(&'a mut Worker, &'a str) -> Doing<'a>,
+    pub(super) act: for<'a> fn(&'a mut Worker, &'a str) -> ActFuture<'a>,
     /// Asks for a renewed lease of this length, and works under it. Returns whether it was granted.
-    pub(super) ask: for<'a> fn(&'a mut Worker, &'a str, Duration) -> Doing<'a, bool>,
+    pub(super) ask: for<'a> fn(&'a mut Worker, &'a str, Duration) -> ActFuture<'a, bool>,
     /// Revokes the current grant of a name with this grace. Returns whether there was one.
     pub(in super::super) revoke: fn(&Leasehold, &str, Duration) -> Pending<bool>,
 }

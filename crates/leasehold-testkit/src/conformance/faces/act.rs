@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use leasehold::blocking::Canceller;
 use leasehold::{Error, ErrorKind, LostReason, Released, Revoked, Token};
 
-use super::scene::{Scene, Stands};
+use super::scene::{Scene, WaitsAt};
 use super::subject::{Client, Held, Subject};
 use super::{Call, Expect};
 use crate::conformance::stage::{SOON, Stage, eventually, soon};
@@ -83,9 +83,9 @@ async fn in_turn<S: Subject>(call: Call, mut scene: Scene<S>, stage: &Stage) {
     stage.waiters(&scene.witness, before).await;
     let subject = scene.subject.clone();
     let waiting = tokio::spawn(async move { take(call, &subject, SOON).await });
-    match scene.stands {
-        Stands::InQueue => stage.waiters(&scene.witness, before + 1).await,
-        Stands::InLine => {
+    match scene.waits_at {
+        WaitsAt::Store => stage.waiters(&scene.witness, before + 1).await,
+        WaitsAt::Client => {
             tokio::time::sleep(SHORT).await;
             assert_eq!(stage.inspect(&scene.witness).await.waiters, before, "its own client holds: it asks nobody");
         }
@@ -104,7 +104,7 @@ async fn in_turn<S: Subject>(call: Call, mut scene: Scene<S>, stage: &Stage) {
     granted(taken.expect("its turn has come"), top, &scene, stage).await;
 }
 
-/// A wait that ends before the holder releases, where the call can end.
+/// Waits in vain, by a call whose wait can end before the holder releases.
 async fn in_vain<S: Subject>(call: Call, scene: &Scene<S>) {
     if call == Call::TryLockFor {
         let begun = Instant::now();
@@ -118,7 +118,7 @@ async fn in_vain<S: Subject>(call: Call, scene: &Scene<S>) {
         tokio::time::sleep(SHORT).await;
         assert!(!waiting.is_finished(), "somebody else holds");
         stop.cancel();
-        let cancelled = soon("it is cancelled", waiting).await.expect("no panic").expect("an answer");
+        let cancelled = soon("it is canceled", waiting).await.expect("no panic").expect("an answer");
         assert!(cancelled.is_none(), "somebody else holds");
     }
 }
@@ -149,7 +149,7 @@ async fn shares<S: Subject>(call: Call, mut scene: Scene<S>, stage: &Stage) {
     let waiting = tokio::spawn(async move { take(call, &subject, SOON).await });
     tokio::time::sleep(SHORT).await;
     assert!(!waiting.is_finished(), "somebody else holds");
-    assert_eq!(stage.inspect(&scene.witness).await.waiters, 1, "one of them stands there for both");
+    assert_eq!(stage.inspect(&scene.witness).await.waiters, 1, "one of them is queued for both");
     let top = scene.top();
     drop(scene.guard.take().expect("somebody holds"));
     let first = scene.turn("its owner is granted").await;
@@ -177,9 +177,9 @@ async fn granted<S: Subject>(
         let seen = stage.inspect(&scene.witness).await.holder.expect("somebody holds");
         assert_eq!((seen.label.as_str(), seen.is_revoked), ("caller", false));
         // The store shows the token of its grant. A client that hands over inside uses the tokens after it.
-        match scene.stands {
-            Stands::InQueue => assert_eq!(seen.token, token),
-            Stands::InLine => assert!(Some(seen.token) >= top && seen.token <= token, "{seen:?}, {token:?}"),
+        match scene.waits_at {
+            WaitsAt::Store => assert_eq!(seen.token, token),
+            WaitsAt::Client => assert!(Some(seen.token) >= top && seen.token <= token, "{seen:?}, {token:?}"),
         }
         assert_eq!(guard.release().await, Released::Released);
     }

@@ -14,7 +14,7 @@ use super::Verdict;
 use super::stage::Stage;
 
 dimension! {
-    /// A synchronizer. Each has a file that gives its calls ([`Subject`]), and the state that a caller meets in each
+    /// A synchronizer. Each has a file with its calls ([`Subject`]), and with the obstacle that a caller meets in each
     /// situation. A new one needs such a file, a row here, and its laws.
     Primitive {
         /// `Mutex`
@@ -43,7 +43,7 @@ dimension! {
         TryLockFor,
         /// Works under the grant: `Mutex::run`.
         Run,
-        /// Waits until it is granted or cancelled: `Mutex::lock_or_cancel`.
+        /// Waits until it is granted or canceled: `Mutex::lock_or_cancel`.
         LockOrCancel,
         /// Shows the holder and the queue: `Mutex::inspect`.
         Inspect,
@@ -82,7 +82,7 @@ dimension! {
         HeldAndQueued,
         /// The lease of its holder has ended, and the holder is silent.
         Lapsed,
-        /// Its holder was asked to stop, and has not yet.
+        /// Its holder was asked to release, and has not done so yet.
         Revoked,
         /// Another client holds, and a third has waited and given up.
         CancelledWaiter,
@@ -134,7 +134,7 @@ enum Expect {
     ShowsHolder { waiters: usize },
     /// The holder, marked.
     ShowsRevoked,
-    /// The holder is asked to stop.
+    /// The holder is asked to release.
     Revokes,
     /// There is nothing to revoke or release.
     NotHeld,

@@ -34,7 +34,7 @@ pub(super) const fn meets(at: Situation) -> Meets {
 /// Returns why a face of the mutex lacks this call, if it does.
 pub(super) const fn lacks(face: Face, call: Call) -> Option<&'static str> {
     match (face, call) {
-        (Face::Tasks, Call::LockOrCancel) => Some("a task's wait is cancelled by dropping its future"),
+        (Face::Tasks, Call::LockOrCancel) => Some("a task's wait is canceled by dropping its future"),
         (Face::Threads, Call::LockOrCancel)
         | (
             Face::Tasks | Face::Threads,

@@ -27,16 +27,16 @@ pub(super) struct Scene<S: Subject> {
     pub(super) seen: Option<Holder>,
     /// A waiter. Where nobody releases, it gets an error at the end, when its client is closed.
     pub(super) queued: Option<JoinHandle<Result<S::Held, Error>>>,
-    /// Where the caller's wait is visible.
-    pub(super) stands: Stands,
+    /// Where the caller waits.
+    pub(super) waits_at: WaitsAt,
 }
 
 /// The place of a waiter.
-pub(super) enum Stands {
-    /// In the store's queue.
-    InQueue,
+pub(super) enum WaitsAt {
+    /// In the queue of the store.
+    Store,
     /// In its own client, which holds: the store gets no request.
-    InLine,
+    Client,
 }
 
 impl<S: Subject> Scene<S> {
@@ -55,12 +55,12 @@ pub(super) async fn set<S: Subject>(at: Situation, stage: &Stage) -> Scene<S> {
     let (caller, other) = (S::Client::connect(stage, "caller").await, S::Client::connect(stage, "other").await);
     let (subject, theirs) = (S::of(&caller, stage.name()), S::excluding(&other, stage.name()));
     let waits_inside = S::WAITS_INSIDE && stage.running().hand_over() == HandOver::Local;
-    let stands = match at {
-        Situation::HeldBySelf | Situation::HeldByOtherOwner if waits_inside => Stands::InLine,
-        _ => Stands::InQueue,
+    let waits_at = match at {
+        Situation::HeldBySelf | Situation::HeldByOtherOwner if waits_inside => WaitsAt::Client,
+        _ => WaitsAt::Store,
     };
     let mut scene =
-        Scene { holding: caller.clone(), caller, subject, witness, guard: None, seen: None, queued: None, stands };
+        Scene { holding: caller.clone(), caller, subject, witness, guard: None, seen: None, queued: None, waits_at };
     match at {
         Situation::New => {}
         Situation::Free => {

@@ -12,11 +12,11 @@ use leasehold_spec::Take;
 use crate::conformance::HandOver;
 use crate::conformance::stage::Stage;
 
-/// The take of a caller, on a name. Its futures may be spawned if they acquire.
+/// The take of a caller on a name. The futures that acquire can be spawned.
 pub(super) trait Subject: Clone + Send + Sync + 'static {
     type Client: Client;
     type Held: Held;
-    /// The same primitive for tasks: of a witness, and of waiters whose future is dropped.
+    /// The same primitive for tasks, for a witness and for waiters whose futures are dropped.
     type OfTasks: Subject<Client = Leasehold>;
 
     /// The take of [`Self::excluding`], for a client below the faces.

@@ -11,11 +11,12 @@ use super::turn::Turn;
 use crate::error::{Error, Result};
 use crate::lost::LostReason;
 
+/// Returns an error if the session is closed or closing.
 pub(crate) fn check_open(turn: &Turn<'_>) -> Result<()> {
     if turn.ledger.stage == Stage::Open { Ok(()) } else { Err(Error::closed()) }
 }
 
-/// Begins the end: there is no new work, callers get an error, and held leases are released.
+/// Begins the end of the session: no new work is accepted, callers get an error, and held leases are released.
 pub(crate) fn begin(turn: &mut Turn<'_>) {
     let ledger = &mut *turn.ledger;
     if ledger.stage != Stage::Open {
@@ -42,7 +43,8 @@ pub(crate) fn is_over(turn: &Turn<'_>) -> bool {
     turn.ledger.stage != Stage::Open && turn.ledger.is_drained()
 }
 
-/// The thread has ended: nobody renews or sends any more. Guards may live on for long, and need no connection.
+/// Ends the session after its thread has ended: from now on nobody renews or sends. Guards may exist for a long time after
+/// that, and need no connection.
 pub(crate) fn end(turn: &mut Turn<'_>) {
     let ledger = &mut *turn.ledger;
     ledger.stage = Stage::Closed;
@@ -62,14 +64,14 @@ pub(crate) fn end(turn: &mut Turn<'_>) {
     waiting.for_each(|waiter| ledger.effects.signal(waiter));
 }
 
-/// Signals when everything is returned: at once if the thread has ended.
+/// Signals `waiter` when everything is returned, or at once if the thread has ended.
 pub(crate) fn await_end(turn: &mut Turn<'_>, waiter: oneshot::Sender<()>) {
     if turn.ledger.stage != Stage::Closed {
         turn.ledger.close_waiters.push(waiter);
     }
 }
 
-/// Fires at `at_us`; at once after the end of the session, when nobody keeps the time.
+/// Sets a timer that fires at `at_us`. After the end of the session it fires at once, because nobody keeps the time.
 pub(crate) fn set_timer(turn: &mut Turn<'_>, at_us: u64, timer: oneshot::Sender<()>) {
     match turn.ledger.stage {
         Stage::Closed => turn.ledger.effects.signal(timer),

@@ -40,12 +40,12 @@ fn wake_all(turn: &mut Turn<'_>) {
     }
 }
 
-/// A new connection leads to this run of the store.
+/// Notes that a new connection leads to this run of the store.
 pub(crate) fn meet(turn: &mut Turn<'_>, run_id: &str) {
     turn.server.meet(turn.ledger, run_id);
 }
 
-/// The inbox is proved on a new connection: every attempt asks again (P11, P13).
+/// Notes that the inbox is proved on a new connection. Every attempt asks again (P11, P13).
 pub(crate) fn attached(turn: &mut Turn<'_>, link: Arc<dyn Link>) {
     if turn.server.links.take_new_run() {
         release::repeat_releases(turn);
@@ -56,12 +56,12 @@ pub(crate) fn attached(turn: &mut Turn<'_>, link: Arc<dyn Link>) {
     }
 }
 
-/// The session's own connection is gone.
+/// Notes that the session's own connection is gone.
 pub(crate) fn detached(turn: &mut Turn<'_>) {
     turn.server.links.set_home(None);
 }
 
-/// The store cannot be reached, for this reason.
+/// Notes why the store cannot be reached.
 pub(crate) fn unreachable(turn: &mut Turn<'_>, error: Error) {
     turn.server.links.trouble = Some(for_now(error));
 }
@@ -79,7 +79,7 @@ pub(crate) fn note(turn: &mut Turn<'_>, name: &Name, answer: &Answer, link: &dyn
     }
 }
 
-/// A connection left a request unanswered: the thread pings it.
+/// Notes that a connection left a request unanswered. The thread pings it.
 pub(crate) fn doubt(turn: &mut Turn<'_>, link: &Arc<dyn Link>) {
     turn.server.links.doubt(&mut turn.ledger.agenda, link);
 }
@@ -92,7 +92,7 @@ pub(crate) fn note_ping(turn: &mut Turn<'_>, link: &dyn Link, sample: Sample) {
     }
 }
 
-/// A ping has ended. If it failed, the thread replaces the connection.
+/// Ends a ping. If it failed, the thread replaces the connection.
 pub(crate) fn end_proof(turn: &mut Turn<'_>, link: &Arc<dyn Link>, is_proved: bool) {
     turn.server.links.end_proof(link);
     if !is_proved {
@@ -100,12 +100,12 @@ pub(crate) fn end_proof(turn: &mut Turn<'_>, link: &Arc<dyn Link>, is_proved: bo
     }
 }
 
-/// Wants the lane for a caller on this runtime: the answer says what to do for it.
+/// Requests the lane for a caller on this runtime. Returns what has to be done for the lane.
 pub(crate) fn want_lane(turn: &mut Turn<'_>, runtime: Option<RuntimeId>) -> Upkeep {
     turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us()).1
 }
 
-/// Takes in the lane that a task has opened, or why it could not.
+/// Accepts the lane that a task has opened, or the error that prevented it.
 pub(crate) fn lane_opened(turn: &mut Turn<'_>, runtime: RuntimeId, opened: Result<Arc<dyn Link>>) {
     let links = &mut turn.server.links;
     match opened {
@@ -120,7 +120,7 @@ pub(crate) fn lane_opened(turn: &mut Turn<'_>, runtime: RuntimeId, opened: Resul
     }
 }
 
-/// Gives the lane up if its runtime does not drive it. Returns what was found.
+/// Gives the lane up if its runtime does not drive it. Returns the progress of the lane.
 pub(crate) fn check_lane(turn: &mut Turn<'_>) -> Progress {
     let progress = turn.server.links.lane.progress();
     if progress == Progress::Stalled && !is_on(Mutant::P17LaneStandsStill) {

@@ -26,7 +26,7 @@ pub(crate) enum DueRequest {
     Settle { name: Name, request: InFlight },
 }
 
-/// An attempt waits for its turn. Lower ranks come first. At `until_us` something else is due of the attempt.
+/// An attempt that waits for its turn. Lower ranks come first. At `until_us` something else of the attempt is due.
 struct Waits {
     kind: Kind,
     rank: u64,
@@ -44,7 +44,7 @@ pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<DueRequest> {
     let (mut requests, mut reservations, mut turns) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         while let Some((at_us, counter)) = turn.ledger.agenda.attempts.pop(turn.now.us()) {
-            // An alarm of an attempt that is over, or that has an earlier one. It is dropped.
+            // The alarm of an attempt that is over, or that has an earlier alarm, is dropped.
             let rings = |attempt: &&mut Attempt| attempt.alarm_us == at_us;
             let Some(attempt) = turn.ledger.attempts.get_mut(&counter).filter(rings) else { continue };
             attempt.alarm_us = u64::MAX;

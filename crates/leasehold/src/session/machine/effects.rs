@@ -11,7 +11,6 @@ use std::task::Waker;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Result};
-
 use crate::lost::{LostReason, Released};
 use crate::observe::{Event, Events};
 use crate::session::hold::{Ended, Hold};
@@ -48,7 +47,7 @@ pub(crate) struct Notice<T> {
 impl<T> Notice<T> {
     /// Takes the result without the channel. Sent through the channel, it would wake the task that is just running: an
     /// additional turn, and another thread of the runtime would be woken for it.
-    pub(crate) fn by_hand(self, channel: &mut oneshot::Receiver<T>) -> T {
+    pub(crate) fn take_directly(self, channel: &mut oneshot::Receiver<T>) -> T {
         channel.close();
         self.result
     }
@@ -62,14 +61,15 @@ enum Effect {
 }
 
 impl Effects {
-    /// Tells a caller the result of its acquire. If nobody takes a grant, [`Effects::flush`] returns it to the session.
+    /// Adds the result of an acquire, for its caller. If nobody takes a grant, [`Effects::flush`] returns it to the
+    /// session.
     pub(crate) fn verdict(&mut self, number: u64, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
         if let Some(caller) = caller {
             self.push(Effect::Verdict(Notice { number, caller, result: verdict }));
         }
     }
 
-    /// Tells a caller the result of its release.
+    /// Adds the result of a release, for its caller.
     pub(crate) fn released(
         &mut self,
         number: u64,

@@ -5,8 +5,8 @@
 //! waits, never sends, and never reads a clock twice: each event has one [`Moment`].
 //!
 //! Each operation is one file, which reads from the request over the reply to the retry. It borrows the two parts that
-//! everything else is in: the [`Ledger`] (the attempts and what is found by them) and the [`Server`] (what is known of the
-//! store and of the connections to it). Only this file has the whole machine: everybody else gets a [`Turn`].
+//! contain everything else: the [`Ledger`] (the attempts and what is found by them) and the [`Server`] (what is known of
+//! the store and of the connections to it). Only this file has the whole machine. All other files get a [`Turn`].
 //!
 //! ```text
 //!   due  waiting  guards  contact  close    what to do now · callers that wait and give up · guards that end ·
@@ -88,7 +88,7 @@ impl Machine {
         Self { ledger: Ledger::new(world, session, hand_over), server: Server::new(Connections::new(store, lanes)) }
     }
 
-    /// Makes a change at one moment. Returns its result, and what it does outside the machine.
+    /// Makes a change at one moment. Returns its result, its effects outside the machine, and whether to wake the thread.
     pub(crate) fn change<R>(
         &mut self,
         world: &dyn World,

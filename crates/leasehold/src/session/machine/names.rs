@@ -27,7 +27,7 @@ pub(crate) struct NameState {
     pub(crate) attempts: u32,
     /// The local queues of the name, each with the length of its lease in milliseconds.
     pub(crate) queues: Vec<(u64, u64)>,
-    /// When all waiters of the name were asked to re-check last.
+    /// When all waiters of the name were last asked to re-check.
     pub(crate) rallied_us: u64,
     /// The attempt that the store queued last.
     pub(crate) waiter: u64,
@@ -45,7 +45,7 @@ struct Watch {
     /// When to re-check because the store said that the holder died or was revoked. A reply that was sent before that moves
     /// only `due_us`. `u64::MAX`: the store has said nothing.
     told_us: u64,
-    /// The alarm that is set for the first of them. It is earlier if the end was moved back since.
+    /// The alarm that is set for the first of them. It is earlier than both if the lease was lengthened since.
     alarm_us: u64,
     action: WatchAction,
 }
@@ -165,8 +165,8 @@ impl Names {
             if is_due {
                 watch.due_us = u64::MAX;
             }
-            // The end was moved back since, by a hand-over or by a renewal. Or the store has named another moment, which no
-            // reply in flight takes back.
+            // A hand-over or a renewal may have moved the end to a later time since. Or the store has named another time,
+            // which no reply in flight takes back.
             watch.alarm_us = watch.due_us.min(watch.told_us);
             if watch.alarm_us < u64::MAX {
                 agenda.names.set(watch.alarm_us, name.clone());

@@ -1,8 +1,8 @@
 //! Release: returning to the store what was held, waited for, or may still be granted.
 //!
-//! A lease that nobody needs must not stay at the store until it runs out: others wait. So whatever ends an attempt here (a
-//! guard, a dropped future, a refusal, the end of the session) comes to [`begin`]. The request is repeated until the store
-//! has confirmed it, or cannot have kept the lease any longer (P13).
+//! A lease that nobody needs must not stay at the store until it runs out: others wait. So whatever ends an attempt here
+//! (a guard, a dropped future, a refusal, the end of the session) comes to [`begin_return`]. The request is repeated until
+//! the store has confirmed it, or cannot have kept the lease any longer (P13).
 //!
 //! Three schedules need more than one request:
 //! - An acquire without a reply may be carried out *after* the leave. Then that leave was not the last request (P14).
@@ -43,7 +43,7 @@ pub(crate) fn finish(turn: &mut Turn<'_>, counter: u64, verdict: Verdict) {
     give_back(turn, counter);
 }
 
-/// Ends an attempt by an error, and returns whatever there may be of it.
+/// Ends an attempt with an error, and returns to the store whatever there may be of it.
 pub(crate) fn fail(turn: &mut Turn<'_>, counter: u64, error: Error) {
     turn.ledger.tell(counter, Verdict::Failed(error));
     give_back(turn, counter);
@@ -188,18 +188,18 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, counter: u64, request: &InFlight
     // remembers only the last release (P3).
     let released = match answer.outcome {
         Outcome::NotHeld if returning.unanswered == 0 => Released::NotHeld,
-        // The leave of a guard: a waiter that leaves does not ask for the result.
+        // This is the leave of a guard: a waiter that leaves does not ask for the result.
         Outcome::Left { was: Was::Absent } if returning.unanswered == 0 => Released::NotHeld,
         _ => Released::Released,
     };
     turn.ledger.effects.released(counter, returning.caller.take(), || Ok(released));
-    close(turn.ledger, counter, request, &answer, turn.now.us());
+    close_attempt(turn.ledger, counter, request, &answer, turn.now.us());
     note(turn, &name, &answer, request.sent_us);
     turn.arm(counter);
 }
 
 /// Closes an attempt that was returned, unless an older request of it may still be carried out (P14).
-fn close(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: &Answer, now_us: u64) {
+fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: &Answer, now_us: u64) {
     let Some(attempt) = ledger.attempts.get_mut(&counter) else { return };
     let (id, name, was_granted) = (attempt.id, attempt.name.clone(), attempt.latest > Token::NONE);
     let open_for_us = attempt.order.open_for_us(answer.now_us).min(NOT_AFTER_MAX_US);
@@ -211,9 +211,8 @@ fn close(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: &Answer,
             attempt.order.is_closed_by(request, answer.now_us) || is_on(Mutant::P14FirstLeave)
         }
     };
-    // A leave that hands a grant on is a release by another name. So may be a request without a reply, if the next one
-    // finds nothing: nobody knows which of the two has ended what there was. And a grant that we know of and that is not
-    // there was ended by somebody else: by a revocation, which a failover can lose, too.
+    // A leave that hands a grant on is a release by another name. If the leave finds nothing, an earlier request without a
+    // reply may have been the release. Or a revocation has ended a grant that we know of. A failover can lose it, too.
     let (kind, until_us) = (returning.kind, returning.until_us);
     let is_release = match answer.outcome {
         Outcome::Left { was: Was::Granted } => true,

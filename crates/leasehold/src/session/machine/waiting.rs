@@ -32,24 +32,24 @@ use crate::world::RuntimeId;
 pub(crate) enum Joined {
     /// The result of the acquire, at once.
     Done(Verdict),
-    /// The queue is not for this caller: it asks the store for itself.
+    /// The caller does not use the queue. It asks the store by a request of its own.
     Apart(oneshot::Sender<Verdict>),
     /// The caller waits, and sends the first request of the queue, if there is one.
     Waits { waiter: WaiterId, first: Option<Box<Outgoing>>, upkeep: Upkeep },
 }
 
-/// How a request was left without a reply.
+/// The request that a dropped future leaves without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dropped {
-    /// The caller of an acquire does not want it any more.
+    /// An acquire that its caller no longer wants.
     Attempt,
-    /// The caller does not send its acquire any more. The attempt goes on, or was given up before.
+    /// An acquire that its caller no longer sends. The attempt goes on, or was given up before.
     Acquire,
     /// A release that was sent.
     Release,
 }
 
-/// Joins the local queue for this name and lease: the way of every lock that may be handed on here.
+/// Joins the local queue for this name and lease. Every lock that may be handed on inside the client begins here.
 pub(crate) fn join(
     turn: &mut Turn<'_>,
     (name, terms): (&Name, &Arc<Terms>),
@@ -97,13 +97,13 @@ pub(crate) fn join(
         (first, upkeep) = (begin_for_queue(turn, queue, (link, &route)).map(Box::new), care);
     } else {
         turn.ledger.effects.event(|| Event::Waits { name: name.clone() });
-        outlast(turn, queue, until_us);
+        recheck_if_outlasted(turn, queue, until_us);
     }
     turn.ledger.arm_queue(queue);
     Joined::Waits { waiter: WaiterId { queue, number }, first, upkeep }
 }
 
-/// Returns the queue for this name and lease. Its number is known to the terms, nearly always.
+/// Returns the queue for this name and lease. Nearly always the terms already know its number.
 fn known_queue(ledger: &Ledger, name: &Name, terms: &Terms) -> Option<u64> {
     let hint = terms.queue.get();
     if ledger.queues.get(&hint).is_some_and(|queue| queue.terms.lease_ms == terms.lease_ms && queue.name == *name) {
@@ -123,9 +123,9 @@ fn is_taken(ledger: &Ledger, queue: u64, now_us: u64) -> bool {
     }
 }
 
-/// A waiter waits for longer than the store keeps the entry: the entry re-checks at once, and says so. Otherwise the store
-/// would drop the entry, and it would come back only with its next re-check.
-fn outlast(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
+/// Re-checks at once if a waiter waits for longer than the store keeps the entry of the queue. Otherwise the store would
+/// drop the entry, which would come back only with the next re-check.
+fn recheck_if_outlasted(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
     let Some(queue) = turn.ledger.queues.get(&queue).filter(|queue| queue.outlasts(until_us)) else { return };
     let counter = queue.attempt;
     let phase = turn.ledger.attempts.get(&counter).map(|attempt| &attempt.phase);
@@ -137,26 +137,26 @@ fn outlast(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
     }
 }
 
-/// Removes a waiter from its queue, and returns it. `None`: it has its result, or is about to get it. The waiter must not
-/// be dropped under the lock, because this wakes the task that polled its future, or drops that waker.
+/// Removes a waiter from its queue, and returns it. Returns `None` if it has its result, or is about to get it. The waiter
+/// must not be dropped under the lock, because this wakes the task that polled its future, or drops that waker.
 pub(crate) fn leave(turn: &mut Turn<'_>, waiter: WaiterId) -> Option<Waiter<Verdict>> {
     let queue = turn.ledger.queues.get_mut(&waiter.queue)?;
     let (waiter, counter) = (queue.take(waiter.number)?, queue.attempt);
     if queue.is_empty() && !is_on(Mutant::P21EntryStays) {
-        desert(turn, counter);
+        abandon_empty_queue(turn, counter);
     }
     Some(waiter)
 }
 
-/// The last waiter has left a queue: its attempt is given up, unless it holds, and a guard is out.
-fn desert(turn: &mut Turn<'_>, counter: u64) {
+/// Gives up the attempt of a queue that its last waiter has left. An attempt that holds continues: it has a guard.
+fn abandon_empty_queue(turn: &mut Turn<'_>, counter: u64) {
     if turn.ledger.attempts.get(&counter).is_some_and(|attempt| !attempt.is_held()) {
         hit(Mark::LineDeserted);
-        forsake(turn, counter);
+        abandon(turn, counter);
     }
 }
 
-/// The future of a caller was dropped before its request had a reply. It sends nothing any more (P16).
+/// Takes over the request of a future that was dropped before the reply (P16).
 pub(crate) fn drop_request(turn: &mut Turn<'_>, counter: u64, dropped: Dropped) {
     match dropped {
         Dropped::Attempt => {
@@ -164,7 +164,7 @@ pub(crate) fn drop_request(turn: &mut Turn<'_>, counter: u64, dropped: Dropped) 
             if let Some(attempt) = turn.ledger.attempts.get_mut(&counter) {
                 attempt.order.sent_by_caller(serial);
             }
-            forsake(turn, counter);
+            abandon(turn, counter);
         }
         Dropped::Acquire => leave_to_thread(turn, counter),
         Dropped::Release => give_up_reply(turn, counter),
@@ -173,7 +173,7 @@ pub(crate) fn drop_request(turn: &mut Turn<'_>, counter: u64, dropped: Dropped) 
 
 /// Gives up an attempt that nobody waits for. A future that stands still may send its first request later. A leave that was
 /// sent before that request does not close the attempt (P14).
-fn forsake(turn: &mut Turn<'_>, counter: u64) {
+fn abandon(turn: &mut Turn<'_>, counter: u64) {
     hit(Mark::Abandoned);
     if is_on(Mutant::P16DropSilent) {
         turn.ledger.remove(counter, turn.now.us());
@@ -185,7 +185,7 @@ fn forsake(turn: &mut Turn<'_>, counter: u64) {
     }
 }
 
-/// Gives the waiters of local queues their results whose deadlines are over.
+/// Gives the waiters of local queues their results when their deadlines have passed.
 pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
     while let Some((at_us, number)) = turn.ledger.agenda.queues.pop(turn.now.us()) {
         // An alarm that is not the earliest of its queue is dropped. If it were set again, alarms would pile up.
@@ -200,7 +200,7 @@ pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
             turn.ledger.effects.verdict(waiter.number, Some(waiter.caller), verdict);
         }
         if turn.ledger.queues.get(&number).is_some_and(|queue| queue.is_empty()) {
-            desert(turn, counter);
+            abandon_empty_queue(turn, counter);
         }
         turn.ledger.arm_queue(number);
     }

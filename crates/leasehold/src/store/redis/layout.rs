@@ -5,8 +5,8 @@
 //! forms. In Rust, [`field!`] is the place of a field, computed by the compiler. A test compares the layouts of stored
 //! data with the tables in docs/PROTOCOL.md.
 //!
-//! A record with another field is another layout, and needs another version (`LAYOUT` in `keys.rs`): programs that were
-//! built before read the records, too.
+//! A record with another field is another layout, and needs another version (`LAYOUT` in `keys.rs`), because older
+//! programs read the records, too.
 
 use std::ops::Range;
 
@@ -50,7 +50,7 @@ layouts! {
         number: Bytes(16), "a token";
     }
     /// The tokens and the label of a grant. They stay together from the request to the entry and to the record, as one
-    /// string: each more piece to join costs as much as a field.
+    /// string: each further piece to join costs as much as a field.
     TAIL {
         range: RANGE, "number of tokens that are reserved for the grant, its own included (P19)";
         label_length: Bytes(3), "bytes of the label";
@@ -61,7 +61,7 @@ layouts! {
 
     /// The end of a record. Most scripts do not take it apart.
     REAR {
-        released: Nested(&ID), "grant ID that was released last before, or 64 dashes; in state F unused from here on";
+        released: Nested(&ID), "grant ID that was released before this grant, or 64 dashes; in state F unused from here on";
         tail: Inline(&TAIL), "";
     }
     /// Its beginning is also an argument of release and renew.
@@ -137,7 +137,7 @@ layouts! {
     VOTE {
         id: Nested(&ID), "grant ID";
         token: Nested(&TOKEN), "token";
-        since: Nested(&TIME), "begin of the vote, in µs";
+        since: Nested(&TIME), "beginning of the vote, in µs";
         length: Nested(&LENGTH), "length of the lease in ms";
         tail: Inline(&TAIL), "";
     }
@@ -178,8 +178,8 @@ layouts! {
         version: Bytes(4), "`lq1m`: magic and version of the layout";
         rests: Nested(&TIME), "end of the quarantine of a node that may have forgotten something, in µs";
         charter: Nested(&CHARTER), "charter of the quorum: number of nodes (4 digits), longest lease in ms (8 digits)";
-        memory: Bytes(1), "K as far as is known, this run of the server saves before it replies, F it did not once";
-        past: Bytes(1), "U the marker replaced that of another run: the node was in use, N it is new, or was emptied";
+        memory: Bytes(1), "K this run of the server saves before it replies, as far as is known; F it once did not";
+        past: Bytes(1), "U the marker replaced that of another run: the node was in use; N it is new, or was emptied";
         run: Rest, "run ID of the server";
     }
     /// An argument of revoke.
@@ -231,7 +231,7 @@ pub(super) struct Field {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(usize),
     /// A field that has fields of its own.
     Nested(&'static Layout),
@@ -347,7 +347,7 @@ impl Place {
     }
 }
 
-/// `==` of strings is no constant function.
+/// Compares two strings. The operator `==` does not work in constants.
 const fn is_same(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! From the names of fields, which Lua files use, to the positions that the server gets.
+//! Replaces the names of fields, which Lua files use, by the positions that the server gets.
 //!
 //! The names cost the server nothing, because it never sees them. Each form is valid Lua. The layouts are in `layout.rs`.
 //!
@@ -9,7 +9,7 @@
 //! | `sub(text, RECORD.id.session)` | `21, 52` | a field of a field |
 //! | `sub(text, RECORD.token.to.id)` | `5, 84` | from a field to a later field of the same layout |
 //! | `sub(text, RECORD.id.from)` | `21` | the first byte: from this field to the end of the text |
-//! | `sub(text, ENTRY.before.behind)` | `131` | the first byte behind a field |
+//! | `sub(text, ENTRY.before.behind)` | `131` | the first byte after a field |
 //! | `'RECORD.since.offset'` | `'92'` | the number of bytes before a field, also within quotes |
 //! | `#text >= QUEUE.size` | `170` | the number of bytes of a layout or a field, without a field that reaches to the end |
 //! | `#text > RECORD.short` | `182` | one less than `size`: the largest size that is too short |
@@ -31,9 +31,9 @@ pub(super) fn with_positions(text: &str) -> String {
             code.push_str(&positions);
             behind
         } else {
-            // A word, and the signs behind it.
-            let word = rest.find(|c| !is_of_a_word(c)).unwrap_or(rest.len());
-            let signs = rest[word..].find(is_of_a_word).unwrap_or(rest.len() - word);
+            // A word, and the characters after it.
+            let word = rest.find(|c| !is_word_char(c)).unwrap_or(rest.len());
+            let signs = rest[word..].find(is_word_char).unwrap_or(rest.len() - word);
             code.push_str(&rest[..word + signs]);
             &rest[word + signs..]
         };
@@ -42,7 +42,7 @@ pub(super) fn with_positions(text: &str) -> String {
     code
 }
 
-/// Returns the positions that the name at the beginning of a text stands for, and the text behind the name. Passes each
+/// Returns the positions that the name at the beginning of a text stands for, and the text after the name. Passes each
 /// field that is named to `named`.
 pub(super) fn positions(text: &str, mut named: impl FnMut(&'static Field)) -> Option<(String, &str)> {
     let mut names = Names(text);
@@ -158,13 +158,13 @@ impl<'a> Names<'a> {
     }
 
     fn word(&mut self) -> &'a str {
-        let (word, rest) = self.0.split_at(self.0.find(|c| !is_of_a_word(c)).unwrap_or(self.0.len()));
+        let (word, rest) = self.0.split_at(self.0.find(|c| !is_word_char(c)).unwrap_or(self.0.len()));
         self.0 = rest;
         word
     }
 }
 
-fn is_of_a_word(c: char) -> bool {
+fn is_word_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 

@@ -1,7 +1,7 @@
 //! The scripts: one table.
 //!
 //! A new script is a variant, a row and a Lua file here, and its arguments in `call.rs` or `node/call.rs`. Everything
-//! else takes what it needs from the row: what a server is brought (`handshake.rs`), which replies are believed
+//! else takes what it needs from the row: which scripts are loaded (`handshake.rs`), which replies are believed
 //! (`reply.rs`), which rights are checked (`rights.rs`), and the server of the tests (`front` in leasehold-testkit). If a
 //! script calls a command that no other script calls, `rights.rs` gets that command, too.
 
@@ -51,7 +51,7 @@ pub enum Script {
     NodeBegin,
 }
 
-/// Scripts that one connection uses: all of them are brought to a server together.
+/// Scripts that one connection uses: they are loaded into a server together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     /// Locks on one Redis.
@@ -82,7 +82,7 @@ struct Row {
     arguments: RangeInclusive<usize>,
     /// The number of arguments that each name has.
     each: usize,
-    /// The words with which a reply can begin that reports on a record.
+    /// The first words of the replies that report on a record.
     replies: &'static [&'static str],
 }
 
@@ -134,7 +134,7 @@ static TABLE: [Row; 18] = {
     ]
 };
 
-/// A row stands where its variant says.
+/// Each row is at the index of its variant.
 const _: () = {
     let mut at = 0;
     while at < TABLE.len() {
@@ -143,7 +143,7 @@ const _: () = {
     }
 };
 
-/// The parts of the scripts of locks. They are put in as text: see `part/open.lua` for why they are no functions.
+/// The parts of the scripts of locks. They are put in as text: `part/open.lua` says why they are not functions.
 ///
 /// A part that contains the mark of another part comes before that part.
 const LOCK_PARTS: &[(&str, &str)] = &[

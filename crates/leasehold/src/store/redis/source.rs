@@ -42,10 +42,10 @@ pub(super) fn digest(text: &str) -> String {
 }
 
 /// Removes each line that is blank or has only a comment, and the indentation of the others. A line `--&` joins the lines
-/// before it and behind it with a blank: a line that got too long in the file stays one line for the server.
+/// before and after it with a blank: a line that would be too long in the file is one line for the server.
 ///
 /// A mark that names no part stays, so that a test finds it. The tests also show that our scripts have nothing that this
-/// would change: no text of several lines, and no comment behind code.
+/// would change: no text of several lines, and no comment after code.
 pub(super) fn without_comments(source: &str) -> String {
     let mut code = String::with_capacity(source.len());
     for line in source.lines().map(str::trim_start) {

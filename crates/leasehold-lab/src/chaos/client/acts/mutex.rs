@@ -9,7 +9,7 @@ use super::super::super::names::Class;
 use super::super::call::Call;
 use super::super::section;
 use super::super::turn::Turn;
-use super::table::{Act, Doing, Primitive};
+use super::table::{Act, ActFuture, Primitive};
 
 pub(super) const PRIMITIVE: Primitive = Primitive {
     classes: &[
@@ -28,7 +28,7 @@ pub(super) const PRIMITIVE: Primitive = Primitive {
 };
 
 /// Asks for the lock. Returns the guards of one lease, or none.
-type Run = for<'a> fn(&'a mut Turn<'_>, Mutex) -> Doing<'a, Result<Vec<Guard>>>;
+type Run = for<'a> fn(&'a mut Turn<'_>, Mutex) -> ActFuture<'a, Result<Vec<Guard>>>;
 
 const fn of(what: &'static str, gave_up: GaveUp, run: Run) -> Act<Run> {
     Act { what, gave_up, run }

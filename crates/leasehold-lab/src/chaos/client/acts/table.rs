@@ -8,7 +8,7 @@ use super::super::super::names::Class;
 use super::super::turn::Turn;
 
 /// The future of an act.
-pub(super) type Doing<'a, T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub(super) type ActFuture<'a, T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A primitive.
 pub(super) struct Primitive {
@@ -17,7 +17,7 @@ pub(super) struct Primitive {
     /// How many units of a name may be held at the same time.
     pub(super) limit: u32,
     /// Does one act.
-    pub(super) act: fn(Turn<'_>) -> Doing<'_>,
+    pub(super) act: fn(Turn<'_>) -> ActFuture<'_>,
 }
 
 /// An act that asks for a grant.

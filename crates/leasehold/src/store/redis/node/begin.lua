@@ -13,10 +13,10 @@
 -- EFFECTS  writes the marker, for any earlier charter. The records stay
 -- RETRY    safe; with an expected marker, a repeat may return CHANGED although the first call had its effect
 -- COST     TIME, GET, SET
---@clock
+-- @clock
 local found = redis.pcall('GET', KEYS[1])
 if found then
-  -- An error has no length.
+  -- An error is a table: its # is 0.
   local version = #found > 0 and string.match(found, '^lq(%d+)m')
   if version and version ~= '1' then return 'NEWER ' .. version end
   if not version then return 'FOREIGN ' .. redis.call('TYPE', KEYS[1]).ok end

@@ -13,18 +13,18 @@
 --          cannot give back.
 -- RETRY    safe: the same marker again
 -- COST     TIME, GET; for the first client of a run also SET
---@clock
+-- @clock
 local found = redis.pcall('GET', KEYS[1])
 local rests, memory, past = string.format('%016.0f', now + ARGV[4]), ARGV[3], 'N'
 if found then
-  -- An error has no length.
+  -- An error is a table: its # is 0.
   local version = #found > 0 and string.match(found, '^lq(%d+)m')
   if version and version ~= '1' then return 'NEWER ' .. version end
   if not version or not string.find(found, '^lq1m%d+[KF]') or string.find(found, '[KF]') ~= MARKER.memory.from then
     return 'FOREIGN ' .. redis.call('TYPE', KEYS[1]).ok
   end
   if string.sub(found, MARKER.charter) ~= ARGV[1] then
---&
+-- &
     return 'UNLIKE ' .. now .. ' ' .. string.sub(found, MARKER.charter) end
   local is_same_run, before = string.sub(found, MARKER.run) == ARGV[2], string.sub(found, MARKER.memory)
   if is_same_run or memory == 'K' and before == 'K' then

@@ -1,7 +1,7 @@
 -- alive: decides whether an entry may be granted. Takes `who`, the ID, and `waiter`, the entry. Sets `alive`, `session`,
 -- `channel` (the inbox) and `listens`.
 --
--- PUBSUB NUMSUB tells whether an inbox is attached. The result of PUBLISH does not: with a pattern subscriber it counts 1
+-- PUBSUB NUMSUB shows whether an inbox is attached. The result of PUBLISH does not: with a pattern subscriber it counts 1
 -- for a dead inbox, and in a cluster it can be 0 for a delivered message. To skip that waiter would make two holders (P6).
 local session, limit, seen = sub(who, ID.session), sub(waiter, ENTRY.limit), sub(waiter, ENTRY.seen)
 local channel, alive, listens = inboxes .. session, limit == ZEROS or limit > now, sub(waiter, ENTRY.hears) == 'L'

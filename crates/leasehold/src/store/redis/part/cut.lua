@@ -1,4 +1,4 @@
--- cut: takes the stored texts apart. Returns a refusal if they are no record that this version knows.
+-- cut: takes the stored texts apart. Returns a refusal if they are not a record that this version knows.
 if text then
   state = string.match(text, '^lh1([HPRCF])')
   if not state or #text < RECORD.size or is_hash and (not queue or #queue < QUEUE.size) then
@@ -6,7 +6,7 @@ if text then
     return version and version ~= '1' and 'NEWER ' .. version or 'FOREIGN ' .. redis.call('TYPE', name).ok
   end
   token, id, length, since = sub(text, RECORD.token), sub(text, RECORD.id),
---&
+-- &
     sub(text, RECORD.length), sub(text, RECORD.since)
   rear = sub(text, RECORD.rear)
   if is_hash then

@@ -9,7 +9,7 @@ if state ~= 'F' and since + length * 1000 <= now_us then
     if #kept == LAPSE.size * LAPSES then kept = sub(kept, LAPSE.behind) end
     lapses = kept .. session .. string.format('%016.0f', since + length * 1000)
   end
-  -- A grant that cooled down was given back, and is the last one that was (P23).
+  -- A grant that cooled down was given back before, and no grant has been given back since (P23).
   state, id = 'F', state == 'C' and id or sub(rear, REAR.released)
   -- It is unknown how much of the range was used, so all of it is burnt (P19).
   if sub(rear, REAR.range) ~= '00000001' then token = string.format('%016.0f', token + sub(rear, REAR.range) - 1) end

@@ -1,6 +1,7 @@
 -- fetch: reads the stored texts: `text`, the record; and of a hash also `queue` and `entry`. Returns a refusal if the
 -- key has something that is not ours.
--- An error has no length.
+--
+-- An error is a table: its # is 0.
 if got or text == nil or text and #text == 0 then
   if not got and asked then
     got = redis.pcall('HMGET', name, 'r', 'q', 'e' .. asked)

@@ -2,7 +2,7 @@
 -- the reply to `answers`, or adds the name to `others`, which take the long path.
 local want, answer = ARGV[2 + i], ''
 local found = pcall_('GET', name)
--- An error has no length.
+-- An error is a table: its # is 0.
 if found and #found > RECORD.short and is_early and find(found, want, 1, true) == 1 then
   if sub(want, RECORD.length.from) ~= lease then
     lease = sub(want, RECORD.length.from)

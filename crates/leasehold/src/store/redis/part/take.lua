@@ -7,7 +7,7 @@ if not found then
   redis.call('SET', KEYS[1], record, 'PX', ARGV[5])
   return now
 end
--- An error has no length.
+-- An error is a table: its # is 0.
 if #found > 0 and string.sub(found, RECORD.version.to.state) == 'lh1F' and string.sub(found, RECORD.token) < now then
   local last = string.sub(found, RECORD.id)
   if last ~= ARGV[1] then

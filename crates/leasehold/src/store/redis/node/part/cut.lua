@@ -1,8 +1,8 @@
--- cut: takes the record apart. Returns a refusal if it is no record that this version knows.
+-- cut: takes the record apart. Returns a refusal if it is not a record that this version knows.
 if found then
   local at = sub(found, NODE.called) == 'C' and CALLED.size or NODE.size
   local is_whole = string.find(found, '^lq1[HRCF][NOS][C-]')
---&
+-- &
     and #found >= at + (sub(found, NODE.state) == 'F' and 0 or VOTE.size)
   if not is_whole then
     local version = string.match(found, '^lq(%d+)')

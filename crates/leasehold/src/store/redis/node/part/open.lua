@@ -16,7 +16,7 @@ local NOBODY, ZEROS = '---------------------------------------------------------
 local R_US, SETTLE_STEPS, QUEUE_MAX, CALL_US, LEAD_US, SPARE_US = 60000000, 64, 10000, 1000000, 1000000, 1000000
 local REVOKE_NOTIFIED = 2
 local sub, now_us = string.sub, tonumber(now)
--- An error has no length.
+-- An error is a table: its # is 0.
 if found and #found == 0 then
   return found.err and sub(found.err, 1, 9) ~= 'WRONGTYPE' and found or 'FOREIGN ' .. redis.call('TYPE', name).ok
 end
@@ -24,7 +24,7 @@ local state, others, highest, keep, released = 'F', 'N', ZEROS, ZEROS, NOBODY
 -- `rear` is the number of tokens, and the label with its length. `called` is nil if no waiter is called.
 local id, token, since, length, rear = NOBODY, ZEROS, ZEROS, '00000000', '00000000000'
 local called, called_ticket, called_until
---@cut
+-- @cut
 -- app:lq1: for the record app:lq1:{…}. No key prefix has a brace in it.
 local front = string.match(name, '^[^{]*')
 local queue = sub(front, 1, -2) .. 'q:' .. sub(name, #front + 1)

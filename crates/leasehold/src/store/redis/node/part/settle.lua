@@ -3,25 +3,25 @@ local is_called = false
 if state == 'F' and called then
   if called_until > now then
     if others ~= 'N' and not head then
---@head
+-- @head
     end
     -- A waiter with an earlier place than the called one is called instead.
     is_called = others == 'N' or head_ticket + 0 >= called_ticket + 0
   end
   if not is_called then
---@lapse
+-- @lapse
   end
 end
 if state == 'F' and not is_called and others ~= 'N' then
   if not head then
---@head
+-- @head
   end
   local dead, page = 0, { head, head_ticket }
   while dead < SETTLE_STEPS do
     if dead == 1 then page = redis.call('ZRANGE', queue, '0', SETTLE_STEPS - 1, 'WITHSCORES') end
     local who, ticket = page[2 * dead + 1], page[2 * dead + 2]
     if not who then break end
-    -- PUBSUB NUMSUB tells whether an inbox is attached. The result of PUBLISH does not (P6).
+    -- PUBSUB NUMSUB shows whether an inbox is attached. The result of PUBLISH does not (P6).
     if redis.call('PUBSUB', 'NUMSUB', front .. 'inbox:' .. sub(who, MEMBER.id.session))[2] > 0 then
       called, called_ticket = sub(who, MEMBER.id), string.format('%016.0f', ticket)
       called_until, has_called = string.format('%016.0f', now_us + CALL_US), 'C'
@@ -32,7 +32,7 @@ if state == 'F' and not is_called and others ~= 'N' then
   end
   if dead > 0 then
     redis.call('ZREMRANGEBYRANK', queue, '0', dead - 1)
---@head
+-- @head
   end
   if has_called == 'C' then
     told = told or {}

@@ -10,18 +10,18 @@ if range == '00000001' or ahead_us + range <= 1000000 then
     redis.call('SET', KEYS[1], 'lq1HN-' .. last .. keep .. nobody .. rear, 'PX', ARGV[4] + 60000)
     return 'G' .. now
   end
-  -- An error has no length.
+  -- An error is a table: its # is 0.
   if #found == NODE.size and sub(found, NODE.version.to.called) == 'lq1FN-' and sub(found, NODE.highest) < ARGV[3] then
     local kept, until_us = sub(found, NODE.keep), now + ARGV[4] * 1000 + 60000000
-    -- Mostly it is kept for long enough. To write a new end and a new time to live is a quarter of the cost of this
-    -- script.
+    -- Mostly it is kept for long enough. Writing a new end and a new time to live would be a quarter of the cost of
+    -- this script.
     if kept - until_us >= 0 then
       redis.call('SET', KEYS[1], 'lq1HN-' .. last .. sub(found, NODE.keep.from) .. rear, 'KEEPTTL')
       return 'G' .. now
     elseif kept > now then
       keep = format('%016.0f', now + ARGV[4] * 1000 + 61000000)
       redis.call('SET', KEYS[1], 'lq1HN-' .. last .. keep .. sub(found, NODE.released.from)
---&
+-- &
         .. rear, 'PX', ARGV[4] + 61000)
       return 'G' .. now
     end

@@ -1,14 +1,14 @@
 //! The settings that every primitive has, each a method that returns the primitive with that setting.
 
-/// Writes the methods, for a type of tasks or of threads with `fn with(self, impl FnOnce(Acquirer) -> Acquirer) -> Self`.
-macro_rules! settings {
+/// Writes the methods, for a face with the method `fn with(self, impl FnOnce(Acquirer) -> Acquirer) -> Self`.
+macro_rules! setting_methods {
     () => {
         /// Sets the lease: how long a lock lasts without a renewal by its holder, from 100 ms to 24 h.
         ///
         /// The default is that of [`crate::Builder::lease`]: 30 s, or the `max_lease` of a quorum if that is shorter. A
         /// quorum refuses a longer lease. The client renews the lease at each third of it while the guard lives. If the
-        /// holder dies, others wait until its lease ends: so a short lease is a short wait. The first call reports a lease
-        /// out of range.
+        /// holder dies, others wait until its lease ends: a short lease means a short wait. The first call reports a lease
+        /// that is out of range.
         ///
         /// This replaces `fixed_lease`.
         #[must_use]
@@ -59,8 +59,8 @@ macro_rules! settings {
         /// in any order, releases the lease.
         ///
         /// If two tasks of an owner lock at the same time, the second waits for the first and shares its grant. If the
-        /// first task gave up or failed, the second asks the store itself, at the end of the queue. While the first is on
-        /// its way, [`Mutex::try_lock`] by the same owner returns `None`.
+        /// first task gave up or failed, the second asks the store itself, at the end of the queue. While the first is
+        /// still acquiring, [`Mutex::try_lock`] by the same owner returns `None`.
         ///
         /// The tasks of one owner do not exclude each other. That is the purpose of an owner.
         ///
@@ -88,4 +88,4 @@ macro_rules! settings {
         }
     };
 }
-pub(crate) use settings;
+pub(crate) use setting_methods;
