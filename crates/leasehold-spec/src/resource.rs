@@ -112,7 +112,7 @@ impl Resource {
     /// Returns the highest token that may be in use.
     #[must_use]
     pub fn reserved(&self) -> Token {
-        self.grants.reserved().unwrap_or(self.last)
+        self.grants.reserved().map_or(self.last, |reserved| reserved.max(self.last))
     }
 
     /// Returns whether others wait, and whether one of them asks for strict order.

@@ -61,9 +61,10 @@ impl Mutex {
 
     /// Acquires the lock if it is free and nobody waits for it, and returns `None` otherwise.
     ///
-    /// It takes one round trip. It takes none in two cases. If this client [keeps](Mutex::sticky) the lease, the result
+    /// It takes one round trip. It takes none in three cases. If this client [keeps](Mutex::sticky) the lease, the result
     /// is a guard. If this client holds the lock with the same settings, the result is `None`, unless the
-    /// [owner](Mutex::owner) of the lock calls.
+    /// [owner](Mutex::owner) of the lock calls. If other calls of this client wait for the lock with the same settings,
+    /// the result is `None`, also while the store is unreachable: nobody overtakes them.
     ///
     /// A `try_lock` after a drop does not contend with the pending release of the same client: a guard that was dropped
     /// before, or a lease that the client [keeps](Mutex::sticky) with other settings, is released first, within the

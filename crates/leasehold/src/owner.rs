@@ -6,9 +6,9 @@ use std::thread::{self, ThreadId};
 
 /// An identity that may lock again a lock that it already holds: see [`Mutex::owner`](crate::Mutex::owner).
 ///
-/// An owner is equal to its clones and to no other owner. Give the same owner to all tasks of one job, and to nothing
-/// else: these tasks can be inside the lock at the same time. Owners belong to one client: from another client, also in
-/// the same process, the same owner contends like any other caller.
+/// An owner is equal to its clones and to no other owner. Give the same owner to all tasks and threads of one job, and to
+/// nothing else: they can all be inside the lock at the same time. Owners belong to one client: from another client, also
+/// in the same process, the same owner contends like any other caller.
 ///
 /// ```
 /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {

@@ -47,6 +47,8 @@ struct Pages {
     /// Since when a client knows that another client waits for its grant in strict order, if no later message has said
     /// otherwise.
     strict_us: BTreeMap<(Pid, u64), u64>,
+    /// When the last cool-down is over.
+    cools_until_us: u64,
 }
 
 impl Pages {
@@ -271,6 +273,17 @@ impl Book {
 
     pub(super) fn take_lines(&self) -> Vec<String> {
         lock(&self.0).lines.take().unwrap_or_default()
+    }
+
+    /// Notes that a name cools down until then.
+    pub(super) fn cools(&self, until_us: u64) {
+        let mut pages = lock(&self.0);
+        pages.cools_until_us = pages.cools_until_us.max(until_us);
+    }
+
+    /// Returns when the last cool-down is over, or was.
+    pub(super) fn cools_until_us(&self) -> u64 {
+        lock(&self.0).cools_until_us
     }
 
     pub(super) fn counts(&self) -> BTreeMap<Cow<'static, str>, u64> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use leasehold::ErrorKind;
 use leasehold::Result;
 use leasehold::seam::error;
-use leasehold_spec::{Answer, GrantId, Name, Op, Order, Outcome, SessionId};
+use leasehold_spec::{Answer, GrantId, Name, Op, Order, Outcome, SessionId, Was};
 
 use super::book::Grant;
 use super::conns::{self, Conns, HANG_US, Network, Sending, push};
@@ -248,6 +248,9 @@ fn observe(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &N
     }
     if let (Op::Revoke { token, .. }, Outcome::Revoking { left_us }) = (op, &answer.outcome) {
         super::faults::revoked(sim, name, *token, *left_us);
+    }
+    if let (Op::CoolDown { for_ms, .. }, Outcome::Left { was: Was::Granted }) = (op, &answer.outcome) {
+        sim.book.cools(now_us + for_ms * 1000);
     }
     holders::judge_revocation(sim, net, node, name, op, answer);
     sim.note(answer.highest.get() ^ answer.now_us, || words::step(net, node, name, op, answer));

@@ -106,6 +106,11 @@ fn go(sim: &Arc<Sim>) -> Vec<String> {
                 extended += 1;
                 until_us = sim.exec.now_us() + SERVED_WITHIN_US;
             }
+            // A minimum hold kept everybody out for a part of this time.
+            Stop::Time if sim.book.cools_until_us() + SERVED_WITHIN_US > until_us && extended < EXTENDED_MOST => {
+                extended += 1;
+                until_us = sim.book.cools_until_us() + SERVED_WITHIN_US;
+            }
             Stop::Time => match kept_by_the_dead(sim, &crew) {
                 left_us if left_us == 0 || extended == EXTENDED_MOST => {
                     unserved(sim, &crew);

@@ -86,7 +86,7 @@ fn known_attempt(step: &mut Step<'_, '_>, request: &Acquire) -> Option<Outcome> 
 
 fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
     let (now_us, wall_us) = (step.env.lease_us, step.env.wall_us);
-    let token = step.resource.last.next(wall_us);
+    let token = step.resource.reserved().next(wall_us);
     let grant = Grant {
         id: request.id,
         token,

@@ -24,7 +24,7 @@ impl<'a, 'e> Step<'a, 'e> {
     /// Settles the name (P1), and keeps the messages of that.
     pub(super) fn settle(&mut self) -> Rest {
         let Settled { rest, handed_claim_ms, deliveries } = settle(self.resource, self.env);
-        self.handed_claim_ms = handed_claim_ms.or(self.handed_claim_ms);
+        self.handed_claim_ms = handed_claim_ms.max(self.handed_claim_ms);
         match self.deliveries.is_empty() {
             true => self.deliveries = deliveries,
             false => self.deliveries.extend(deliveries),

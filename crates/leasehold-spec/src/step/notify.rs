@@ -47,7 +47,7 @@ pub(super) fn notify_next_waiters(step: &mut Step<'_, '_>) {
         GrantState::CoolingDown => !is_on(Mutant::P23TellsNoWaiter),
         GrantState::Held | GrantState::Pushed => false,
     };
-    let ending = step.resource.grants.iter().find(has_new_end);
+    let ending = step.resource.grants.iter().filter(has_new_end).min_by_key(|grant| grant.end_us());
     let Some(ending) = ending.filter(|_| !is_on(Mutant::P10TellsNoWaiter)) else { return };
     let (now_us, contention) = (step.env.lease_us, step.resource.contention());
     let first = step.deliveries.len();

@@ -144,7 +144,7 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry, settled: &mut Set
     hit(Mark::HandedOver);
     let now_us = env.lease_us;
     let claim_ms = if is_on(Mutant::P7NoClaim) { entry.lease_ms } else { entry.claim_ms.min(entry.lease_ms) };
-    resource.last = resource.last.next(env.wall_us);
+    resource.last = resource.reserved().next(env.wall_us);
     let grant = Grant {
         id: entry.id,
         token: resource.last,

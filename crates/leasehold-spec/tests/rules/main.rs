@@ -5,6 +5,7 @@ mod clocks;
 mod cool_downs;
 mod ranges;
 mod revocations;
+mod several;
 mod world;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, RETENTION_US, SETTLE_STEPS};

@@ -52,21 +52,21 @@ macro_rules! setting_methods {
             self.with(|inner| inner.full_lease())
         }
 
-        /// Sets the owner of the lock: this owner may lock again what it holds, from any task and any number of times.
-        /// Without an owner there is no re-entry.
+        /// Sets the owner of the lock: this owner may lock again what it holds, from any task or thread and any number of
+        /// times. Without an owner there is no re-entry.
         ///
         /// Locking again costs no round trip. All guards of the owner share one grant and one token. The last guard to go,
         /// in any order, releases the lease.
         ///
-        /// If two tasks of an owner lock at the same time, the second waits for the first and shares its grant. If the
-        /// first task gave up or failed, the second asks the store itself, at the end of the queue. While the first is
+        /// If two calls of an owner lock at the same time, the second waits for the first and shares its grant. If the
+        /// first call gave up or failed, the second asks the store itself, at the end of the queue. While the first is
         /// still acquiring, [`Mutex::try_lock`] by the same owner returns `None`.
         ///
-        /// The tasks of one owner do not exclude each other. That is the purpose of an owner.
+        /// The calls of one owner do not exclude each other. That is the purpose of an owner.
         ///
         /// # Settings on re-entry
         ///
-        /// If a guard with a longer [`lease`](crate::Mutex::lease) is added to a lease that is renewed, the longer lease
+        /// If a guard with a longer [`lease`](Self::lease) is added to a lease that is renewed, the longer lease
         /// applies to all guards until the last one has gone. The client renews to that length at once, in the background.
         ///
         /// All other settings stay as the first guard asked for them. A shorter lease, `max_hold`, `min_hold` or `fair`

@@ -17,7 +17,8 @@ impl Guard {
 
     blocking_guard_methods!();
 
-    /// Releases the lease at once when this guard goes: see [`crate::Guard::waive_min_hold`]. No round trip.
+    /// Waives the `min_hold`: others can be granted the lock at once when this guard goes. See
+    /// [`crate::Guard::waive_min_hold`]. No round trip.
     pub fn waive_min_hold(&self) {
         self.0.waive_min_hold();
     }

@@ -15,8 +15,8 @@
 //! fn sell(_token: leasehold::Token) { /* write with the token */ }
 //! ```
 //!
-//! The types of this module wrap the async types of the same name. The promises, time limits and errors are documented
-//! there. These methods exist only here, because threads need them:
+//! The types of this module are the twins of the async types of the same name. The promises, time limits and errors are
+//! documented there. These methods exist only here, because threads need them:
 //!
 //! | Method | Purpose |
 //! |---|---|

@@ -3,6 +3,7 @@
 //! and expects its test here to fail.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod barging;
 mod cool_downs;
 mod hand_over;
 mod harness;
@@ -22,5 +23,5 @@ mod statements;
 mod sticky;
 mod store;
 mod threads;
-mod unknown;
+mod tries;
 mod validity;

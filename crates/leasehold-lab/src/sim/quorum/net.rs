@@ -168,6 +168,9 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     }
     for (name, request, vote) in &steps {
         sim.book.count(label(request, vote));
+        if let Request::CoolDown { for_ms, .. } = request {
+            sim.book.cools(sim.exec.now_us() + for_ms * 1000);
+        }
         if let Ok(vote) = vote {
             observe(sim, net, node, name, request, vote);
         }

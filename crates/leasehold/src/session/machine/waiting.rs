@@ -1,7 +1,8 @@
 //! The callers that wait: joining a local queue, leaving it, and giving up.
 //!
 //! A caller gets "somebody else holds the lock" only if that is known (P30): the last reply of the store said it, or this
-//! client holds the lock itself. Otherwise nobody knows, and the caller gets an error that says so.
+//! client holds the lock itself. Otherwise nobody knows, and the caller gets an error that says so. A call that only tries
+//! gets it as well if other calls of this client wait for the lock (P21): nobody overtakes them.
 //!
 //! No grant is forgotten. A waiter whose future is dropped leaves the queue. If it had been granted the lease at that
 //! moment, and never took it, it hands the lease on like a guard (`calls.rs`).
@@ -112,15 +113,11 @@ fn known_queue(ledger: &Ledger, name: &Name, terms: &Terms) -> Option<u64> {
     ledger.names.queue_of(name, terms.lease_ms).inspect(|&queue| terms.queue.set(queue))
 }
 
-/// Returns whether the store need not be asked: this client holds the lock, or the store said that others do. Callers that
-/// wait here are no proof: their request may have no answer yet (P30).
-fn is_taken(ledger: &Ledger, queue: u64, now_us: u64) -> bool {
-    let attempt = ledger.queues.get(&queue).and_then(|queue| ledger.attempts.get(&queue.attempt));
-    match attempt.map(|attempt| &attempt.phase) {
-        Some(Phase::Held(holding)) => now_us < holding.hold.valid_until_us(),
-        Some(Phase::Queued { .. } | Phase::Claiming { .. }) => true,
-        Some(Phase::Asking { .. } | Phase::Ended { .. } | Phase::Returning(_)) | None => false,
-    }
+/// Returns whether the store need not be asked: this client holds the lock, or others wait for it here. A try that asked
+/// beside them could be sent right behind a pending release, and would overtake them.
+fn is_taken(ledger: &mut Ledger, queue: u64, now_us: u64) -> bool {
+    ledger.queues.get(&queue).is_some_and(|queue| !queue.is_empty())
+        || ledger.holding_of(queue).is_some_and(|holding| now_us < holding.hold.valid_until_us())
 }
 
 /// Re-checks at once if a waiter waits for longer than the store keeps the entry of the queue. Otherwise the store would

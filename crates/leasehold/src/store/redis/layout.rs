@@ -61,7 +61,7 @@ layouts! {
 
     /// The end of a record. Most scripts do not take it apart.
     REAR {
-        released: Nested(&ID), "grant ID that was released before this grant, or 64 dashes; in state F unused from here on";
+        released: Nested(&ID), "grant ID that was released before, or 64 dashes; in state F unused from here on";
         tail: Inline(&TAIL), "";
     }
     /// Its beginning is also an argument of release and renew.
