@@ -38,8 +38,8 @@ fn a_record_is_not_forgotten_while_its_highest_token_is_ahead_of_the_clock() {
     assert!(next > highest, "token {next:?} after {highest:?}");
 }
 
-/// Both holders are revoked, the second one with a shorter grace. The waiter re-checks when it is told that a unit is
-/// free, so the message must name the end that comes first.
+/// Both holders are revoked, the second one with a shorter grace. The waiter re-checks at the end that the message names,
+/// so the message must name the first end.
 #[test]
 fn a_waiter_hears_of_the_end_that_comes_first() {
     let (mut resource, world) = (Resource::default(), World::new());
