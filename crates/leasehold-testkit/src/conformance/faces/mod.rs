@@ -14,7 +14,7 @@ use super::Verdict;
 use super::stage::Stage;
 
 dimension! {
-    /// A synchronizer. Each has a file with its calls ([`Subject`]), and with the obstacle that a caller meets in each
+    /// A synchronizer. Each has a file with its calls (`Subject`), and with the obstacle that a caller meets in each
     /// situation. A new one needs such a file, a row here, and its laws.
     Primitive {
         /// `Mutex`
