@@ -13,7 +13,7 @@
 -- EFFECTS  writes the marker, for any earlier charter. The records stay
 -- RETRY    safe; with an expected marker, a repeat may return CHANGED although the first call had its effect
 -- COST     TIME, GET, SET
--- @clock
+--@clock
 local found = redis.pcall('GET', KEYS[1])
 if found then
   -- An error is a table: its # is 0.

@@ -13,7 +13,7 @@
 --          cannot give back.
 -- RETRY    safe: the same marker again
 -- COST     TIME, GET; for the first client of a run also SET
--- @clock
+--@clock
 local found = redis.pcall('GET', KEYS[1])
 local rests, memory, past = string.format('%016.0f', now + ARGV[4]), ARGV[3], 'N'
 if found then
@@ -24,7 +24,7 @@ if found then
     return 'FOREIGN ' .. redis.call('TYPE', KEYS[1]).ok
   end
   if string.sub(found, MARKER.charter) ~= ARGV[1] then
--- &
+--&
     return 'UNLIKE ' .. now .. ' ' .. string.sub(found, MARKER.charter) end
   local is_same_run, before = string.sub(found, MARKER.run) == ARGV[2], string.sub(found, MARKER.memory)
   if is_same_run or memory == 'K' and before == 'K' then

@@ -12,7 +12,7 @@
 --          waiters that are next now (P10, P23). The marker is not checked, because no vote is given.
 -- RETRY    safe: a repeat returns the same, while nobody else has given back
 -- COST     TIME, GET, SET; with a queue also ZREM, ZRANGE, PUBSUB, PUBLISH
--- @clock
+--@clock
 local found = redis.pcall('GET', KEYS[1])
 -- An error is a table: its # is 0.
 if found and #found > VOTED.short and not ARGV[3] then
@@ -24,10 +24,10 @@ if found and #found > VOTED.short and not ARGV[3] then
   end
 end
 local name, asked, upto, wait = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
--- @open
+--@open
 local was = 'absent'
 if state == 'F' or id ~= asked or token <= upto then
--- @unlink
+--@unlink
   if was_queued then was = 'queued' end
   -- The attempt that gave back last does so again: its first reply was lost.
   if released == asked then was = 'granted' end
@@ -37,12 +37,12 @@ if state == 'F' or id ~= asked or token <= upto then
     if called == asked then called = nil end
     if was == 'granted' then released = asked end
     if was_queued then
--- @next
+--@next
     end
   elseif others == 'N' or redis.call('ZCARD', queue) < QUEUE_MAX then
--- @enqueue
+--@enqueue
   end
 end
--- @settle
--- @save
+--@settle
+--@save
 return 'GIVEN' .. said .. ' ' .. was

@@ -6,7 +6,7 @@ if text then
     return version and version ~= '1' and 'NEWER ' .. version or 'FOREIGN ' .. redis.call('TYPE', name).ok
   end
   token, id, length, since = sub(text, RECORD.token), sub(text, RECORD.id),
--- &
+--&
     sub(text, RECORD.length), sub(text, RECORD.since)
   rear = sub(text, RECORD.rear)
   if is_hash then

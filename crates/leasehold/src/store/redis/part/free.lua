@@ -3,7 +3,7 @@
 found = redis.pcall('GET', KEYS[1])
 -- An error is a table: its # is 0. A lease that is longer than R has set a longer time to live than a free record needs.
 if found and #found > 0 and string.find(found, ARGV[1], 1, true) == 1
--- &
+--&
   and string.sub(found, RECORD.length) <= '00060000' then
   local used = ARGV[3]
   if not used then

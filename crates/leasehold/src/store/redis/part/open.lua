@@ -26,12 +26,12 @@ local R_MS, R_US, SETTLE_STEPS, TICKET_STEPS, LAPSES, QUEUE_MAX = 60000, 6000000
 local LEAD_US, REVOKE_NOTIFIED = 1000000, 2
 local sub, now_us = string.sub, tonumber(now)
 local text, is_hash, queue, entry = found, false, nil, nil
--- @fetch
+--@fetch
 -- `rear` is the end of the record: the previous grant ID, the number of tokens, and the label with its length.
 local state, token, id, length, since, rear = 'F', ZEROS, NOBODY, '00000000', ZEROS, NOBODY .. '00000001000'
 -- Entries * 100000 + strict entries.
 local counts, keep, head, tail, tail_ticket, lapses = 0, nil, NOBODY, NOBODY, ZEROS, ''
--- @cut
+--@cut
 -- The prefix of the channel names of sessions: app:lh1:inbox: for the record app:lh1:{…}. No key prefix has a brace in it.
 local inboxes = string.match(name, '^[^{]*') .. 'inbox:'
 -- `puts`: fields of the hash to write, besides r and q, by name; false removes a field. `told`: messages to publish:

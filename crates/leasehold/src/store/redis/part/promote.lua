@@ -1,7 +1,7 @@
 -- promote: makes the waiter `who`, with the entry `waiter`, the holder, and notifies it: it has to claim the lease (P7).
 local lease_ms, claim_ms, range = sub(waiter, ENTRY.lease), sub(waiter, ENTRY.claim), sub(waiter, ENTRY.range)
 if lease_ms < claim_ms then claim_ms = lease_ms end
--- @mint
+--@mint
 state, rear, id, length, since = 'P', id .. range .. sub(waiter, ENTRY.range.behind), who, claim_ms, now
 local last_us = token + range - 1
 -- Not at every hand-over: on a busy lock, only one hand-over in a thousand writes it.

@@ -4,7 +4,7 @@ local after, later
 if ticket and ticket < sub(entry, ENTRY.ticket) then after, later = later_than(ticket) end
 if after and after ~= asked then
   -- The waiter was passed over. Then a copy of its first request, which had no ticket yet, put it at the tail (P6).
--- @unlink
+--@unlink
   enqueue(after, later, sub(entry, ENTRY.place.to.lease), sub(entry, ENTRY.tail))
 else
   entry = limit .. now .. (after and ticket or sub(entry, ENTRY.ticket)) .. sub(entry, ENTRY.place.from)

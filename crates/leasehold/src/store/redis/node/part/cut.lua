@@ -2,7 +2,7 @@
 if found then
   local at = sub(found, NODE.called) == 'C' and CALLED.size or NODE.size
   local is_whole = string.find(found, '^lq1[HRCF][NOS][C-]')
--- &
+--&
     and #found >= at + (sub(found, NODE.state) == 'F' and 0 or VOTE.size)
   if not is_whole then
     local version = string.match(found, '^lq(%d+)')

@@ -24,7 +24,7 @@ local state, others, highest, keep, released = 'F', 'N', ZEROS, ZEROS, NOBODY
 -- `rear` is the number of tokens, and the label with its length. `called` is nil if no waiter is called.
 local id, token, since, length, rear = NOBODY, ZEROS, ZEROS, '00000000', '00000000000'
 local called, called_ticket, called_until
--- @cut
+--@cut
 -- app:lq1: for the record app:lq1:{…}. No key prefix has a brace in it.
 local front = string.match(name, '^[^{]*')
 local queue = sub(front, 1, -2) .. 'q:' .. sub(name, #front + 1)

@@ -4,10 +4,10 @@ local name, want = KEYS[i], ARGV[3 + i]
 local found = redis.pcall('GET', name)
 -- An error is a table: its # is 0.
 if found and #found > VOTED.short and is_early and sub(found, NODE.version.to.called) == 'lq1HN-'
--- &
+--&
   and sub(want, WANT.start) == 'H'
   and sub(found, VOTED.id.to.token) == sub(want, WANT.id.to.token)
--- &
+--&
     and sub(found, VOTED.since) + sub(found, VOTED.length) * 1000 > now + 0 then
   if sub(want, WANT.lease) ~= length then
     length = sub(want, WANT.lease)

@@ -3,18 +3,18 @@ local is_called = false
 if state == 'F' and called then
   if called_until > now then
     if others ~= 'N' and not head then
--- @head
+--@head
     end
     -- A waiter with an earlier place than the called one is called instead.
     is_called = others == 'N' or head_ticket + 0 >= called_ticket + 0
   end
   if not is_called then
--- @lapse
+--@lapse
   end
 end
 if state == 'F' and not is_called and others ~= 'N' then
   if not head then
--- @head
+--@head
   end
   local dead, page = 0, { head, head_ticket }
   while dead < SETTLE_STEPS do
@@ -32,7 +32,7 @@ if state == 'F' and not is_called and others ~= 'N' then
   end
   if dead > 0 then
     redis.call('ZREMRANGEBYRANK', queue, '0', dead - 1)
--- @head
+--@head
   end
   if has_called == 'C' then
     told = told or {}

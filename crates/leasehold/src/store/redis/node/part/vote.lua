@@ -21,7 +21,7 @@ if range == '00000001' or ahead_us + range <= 1000000 then
     elseif kept > now then
       keep = format('%016.0f', now + ARGV[4] * 1000 + 61000000)
       redis.call('SET', KEYS[1], 'lq1HN-' .. last .. keep .. sub(found, NODE.released.from)
--- &
+--&
         .. rear, 'PX', ARGV[4] + 61000)
       return 'G' .. now
     end
