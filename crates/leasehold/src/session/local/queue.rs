@@ -27,8 +27,8 @@ pub(crate) struct LocalQueue<V> {
     waiters: VecDeque<Waiter<V>>,
     /// The deadlines of the waiters that have one, and their numbers.
     deadlines: BTreeSet<(u64, u64)>,
-    /// The earliest alarm that is set.
-    pub(crate) alarm_us: u64,
+    /// The earliest alarm that is set. `u64::MAX`: none.
+    alarm_us: u64,
     /// How long the store keeps the entry, as the last acquire said.
     told_us: u64,
 }
@@ -111,6 +111,25 @@ impl<V> LocalQueue<V> {
         self.deadlines.first().map(|(until_us, _)| *until_us)
     }
 
+    /// Returns whether an alarm for this moment has to be set, and notes it: there is none that is earlier.
+    pub(crate) fn sets_alarm(&mut self, at_us: u64) -> bool {
+        let is_earlier = at_us < self.alarm_us;
+        if is_earlier {
+            self.alarm_us = at_us;
+        }
+        is_earlier
+    }
+
+    /// Returns whether the alarm that rings is the earliest, and notes that it is over. An alarm that was set before an
+    /// earlier one is dropped: if it were set again, alarms would pile up.
+    pub(crate) fn takes_alarm(&mut self, at_us: u64) -> bool {
+        let is_earliest = at_us == self.alarm_us;
+        if is_earliest {
+            self.alarm_us = u64::MAX;
+        }
+        is_earliest
+    }
+
     /// Returns how long the last waiter waits.
     fn last_deadline_us(&self) -> u64 {
         let timed_us = self.deadlines.last().map_or(0, |(until_us, _)| *until_us);
@@ -131,5 +150,35 @@ impl<V> LocalQueue<V> {
     /// Returns whether a waiter came that waits for longer than the store keeps the entry.
     pub(crate) fn is_told_short(&self) -> bool {
         self.outlasts(self.last_deadline_us())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Reverse;
+    use std::collections::BinaryHeap;
+
+    use super::*;
+
+    /// The name is always wanted. In each cycle a caller comes with an earlier deadline than the one that waits.
+    #[test]
+    fn alarms_of_later_deadlines_do_not_pile_up() {
+        let name = Name::new("name").expect("a valid name");
+        let mut queue = LocalQueue::<()>::new(name, Arc::new(Terms::of_an_end()));
+        let (mut alarms, mut rung) = (BinaryHeap::new(), 0);
+        for cycle in 0..100_u64 {
+            let now_us = cycle * 7;
+            while alarms.peek().is_some_and(|Reverse(at_us)| *at_us <= now_us) {
+                let Reverse(at_us) = alarms.pop().expect("there is one");
+                if queue.takes_alarm(at_us) {
+                    rung += 1;
+                    // The next deadline is far away.
+                    alarms.extend(queue.sets_alarm(now_us + 50).then_some(Reverse(now_us + 50)));
+                }
+            }
+            alarms.extend(queue.sets_alarm(now_us + 5).then_some(Reverse(now_us + 5)));
+        }
+        assert!(rung >= 98, "the earliest alarm of each cycle rings: {rung}");
+        assert!(alarms.len() <= 10, "{} alarms are set", alarms.len());
     }
 }

@@ -239,8 +239,7 @@ impl Ledger {
         let Some(first_us) = queue.first_deadline_us() else { return };
         let answer_us = self.attempts.get(&queue.attempt).map_or(0, Attempt::first_answer_us);
         let due_us = wait_ends_us(first_us, answer_us);
-        if due_us < queue.alarm_us && !is_on(Mutant::P21WaitsOn) {
-            queue.alarm_us = due_us;
+        if !is_on(Mutant::P21WaitsOn) && queue.sets_alarm(due_us) {
             self.agenda.queues.set(due_us, number);
             self.agenda.wake_by(due_us);
         }

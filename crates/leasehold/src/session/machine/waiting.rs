@@ -25,7 +25,7 @@ use super::replies::{give_up_reply, leave_to_thread};
 use super::turn::Turn;
 use crate::error::Error;
 use crate::observe::Event;
-use crate::session::local::queue::{LocalQueue, Waiter, WaiterId};
+use crate::session::local::queue::{Waiter, WaiterId};
 use crate::session::terms::{Terms, Wait};
 use crate::world::RuntimeId;
 
@@ -185,10 +185,10 @@ fn abandon(turn: &mut Turn<'_>, counter: u64) {
 /// Gives the waiters of local queues their results when their deadlines have passed.
 pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
     while let Some((at_us, number)) = turn.ledger.agenda.queues.pop(turn.now.us()) {
-        // An alarm that is not the earliest of its queue is dropped. If it were set again, alarms would pile up.
-        let rings = |queue: &&mut LocalQueue<Verdict>| queue.alarm_us == at_us;
-        let Some(queue) = turn.ledger.queues.get_mut(&number).filter(rings) else { continue };
-        queue.alarm_us = u64::MAX;
+        let Some(queue) = turn.ledger.queues.get_mut(&number) else { continue };
+        if !queue.takes_alarm(at_us) {
+            continue;
+        }
         let counter = queue.attempt;
         let answer_us = turn.ledger.attempts.get(&counter).map_or(0, Attempt::first_answer_us);
         let is_over = |until_us: u64| wait_ends_us(until_us, answer_us) <= turn.now.us();
