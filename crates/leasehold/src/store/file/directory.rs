@@ -123,6 +123,15 @@ pub(super) fn check_owner(path: &Path, stat: &Stat) -> Result<(), Error> {
             format!("{} belongs to user {owner}, but this is user {us}: use another directory", path.display());
         return Err(Error::new(ErrorKind::Denied, message));
     }
+    // Such as /tmp: its permissions are as they must be.
+    if Mode::from_raw_mode(stat.st_mode).contains(Mode::SVTX) {
+        let message = format!(
+            "{} is shared by all users: use a directory of its own, for example file:{}",
+            path.display(),
+            path.join("locks").display()
+        );
+        return Err(Error::new(ErrorKind::Denied, message));
+    }
     if stat.st_mode & OTHERS_WRITE != 0 {
         let message = format!("{0} is writable by other users than its owner: run chmod go-w {0}", path.display());
         return Err(Error::new(ErrorKind::Denied, message));
