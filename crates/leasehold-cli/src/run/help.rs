@@ -49,9 +49,9 @@ Notes:
   exception is a URL with a password, or with ?password_env=NAME: CMD inherits
   neither. There, use --store with ?password_file=/PATH.
   A `leasehold run` inside CMD for the same NAME waits for ever.
-  If `leasehold run` waits, or if the store is unreachable, a message on
-  standard error says so: at once, and then at growing intervals. -q turns
-  these messages off.
+  If `leasehold run` waits for more than a second, a message on standard error
+  says for whom. With --wait it also says at once that the store is
+  unreachable. Both come again at growing intervals. -q turns them off.
   In cron, LEASEHOLD_STORE is only set if the crontab sets it: use --store.
   In a systemd unit, set KillMode=mixed, or CMD gets TERM twice; with
   --no-wait also set SuccessExitStatus=124.

@@ -122,9 +122,12 @@ async fn under_lock(plan: &Plan, printer: &mut Printer) -> End {
         }
     }
     // A quorum confirms the release with a majority. If the process ended at once, the release to the other nodes might
-    // not be written, and their votes would stay until the lease ends.
+    // not be written, and their votes would stay until the lease ends. A signal ends this wait, too.
     if matches!(released, Ok(Ok(_))) {
-        let _closed_or_late = timeout(LEAVE, client.close()).await;
+        tokio::select! {
+            _closed_or_late = timeout(LEAVE, client.close()) => {}
+            _ = signals.leave() => {}
+        }
     }
     match released {
         // The lease was lost before the command ended: another client may have held the lock in the meantime.

@@ -29,8 +29,9 @@ const ANSWER: Duration = Duration::from_secs(1);
 const REPORT_AFTER: Duration = Duration::from_secs(1);
 /// How long an inspection for a report may take.
 const INSPECT: Duration = Duration::from_secs(1);
-/// How long a client that gives up waits until it has left the queue. If its request to leave is lost, the store skips it
-/// when its turn comes, because its connection is closed.
+/// How long a client that ends waits until everything is sent: its request to leave the queue, or its release to the last
+/// nodes of a quorum. If a request to leave is lost, the store skips the client when its turn comes, because its connection
+/// is closed.
 pub(crate) const LEAVE: Duration = Duration::from_secs(1);
 
 /// A held lock, together with its client.

@@ -6,7 +6,11 @@ macro_rules! guard_methods {
     (tasks) => {
         guard_methods!(state);
 
-        /// Returns a future that completes when the lease is lost, before the lease ends in the store. No round trip.
+        /// Returns a future that completes when the lease is lost. No round trip.
+        ///
+        /// If the lease ends by time, this is before it ends in the store. If it was revoked, or if the store has forgotten
+        /// it, the client learns that from a message or from its next renewal. If the lease is released instead, the future
+        /// completes with the reason `Released`.
         ///
         /// The future is owned: it can outlive the guard, and move to other tasks. Any number of them may wait, and
         /// dropping one changes nothing. It belongs to the lease. If several guards of an owner share the lease, the reason
