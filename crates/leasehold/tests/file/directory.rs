@@ -73,7 +73,7 @@ async fn a_directory_that_others_can_change_is_refused() {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
         assert_error(&refused(&path).await, ErrorKind::Denied, "chmod go-w");
     }
-    // Like /tmp: nobody is told to change its permissions.
+    // Like /tmp: the advice must not be to change its permissions.
     fs::set_permissions(&path, Permissions::from_mode(0o1777)).unwrap();
     assert_error(&refused(&path).await, ErrorKind::Denied, "use a directory of its own, for example file:");
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing was made there");
