@@ -2,6 +2,7 @@
 
 use crate::grant::GrantState;
 use crate::id::{GrantId, PublicId, SessionId, Token};
+use crate::take::Kind;
 
 /// The reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -100,6 +101,12 @@ pub enum Outcome {
         /// The state of the attempt before.
         was: Was,
     },
+    /// The name does not allow this. Nothing was changed.
+    Refused(Refusal),
+    /// The grant takes fewer units now, or as many as before.
+    Lowered,
+    /// The name has this many units from now on.
+    Resized,
     /// The grant is marked for revocation.
     Revoking {
         /// The time left to the holder.
@@ -122,6 +129,9 @@ impl Outcome {
             Self::Gone => "gone",
             Self::Late => "late",
             Self::Full => "full",
+            Self::Refused(_) => "refused",
+            Self::Lowered => "lowered",
+            Self::Resized => "resized",
             Self::Renewed { .. } => "renewed",
             Self::Reserved { .. } => "reserved",
             Self::Lost { how: LostHow::Revoked } => "revoked",
@@ -190,6 +200,25 @@ pub struct Holder {
     pub label: String,
     /// The state of the grant.
     pub state: GrantState,
+}
+
+/// The reason for which a name does not allow a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// The name is of another kind, or has another limit: these (P31).
+    Other {
+        /// The kind of the name.
+        kind: Kind,
+        /// The number of units of the name.
+        limit: u32,
+    },
+    /// The request asks for no unit, or for more units than the name has (P40).
+    TooMany {
+        /// The number of units of the name.
+        limit: u32,
+    },
+    /// An upgrade names a grant that is not held, or that cannot be upgraded (P37).
+    NoGrant,
 }
 
 /// A message to the inbox of a session. It can be lost: nothing depends on the message alone.

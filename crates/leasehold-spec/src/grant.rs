@@ -4,6 +4,7 @@ use crate::env::Env;
 use crate::id::{GrantId, Token};
 use crate::limits::RETENTION_US;
 use crate::mutant::{Mutant, is_on};
+use crate::take::Mode;
 
 /// A lease that was granted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +24,8 @@ pub struct Grant {
     pub state: GrantState,
     /// The number of units that the grant takes.
     pub units: u32,
+    /// The way in which the grant takes them.
+    pub mode: Mode,
     /// The label of the holder, which `inspect` shows.
     pub label: String,
 }
@@ -56,15 +59,20 @@ impl Grant {
         reported.clamp(self.token, reserved)
     }
 
-    /// Returns the time until which the record of the grant is kept: R beyond the end of the lease, and R beyond the
-    /// time at which the clock has passed the range. So a release does not change this time, whether the range was used
-    /// or not.
+    /// Returns the time until which the record of a mutex is kept for the sake of its grant. A release does not change
+    /// this time, whether the range was used or not.
     ///
     /// A grant that was renewed is kept for one more lease, so that not every renewal has to write a new time.
     pub(crate) fn keep_until_us(&self, env: &Env<'_>) -> u64 {
-        let lead_us = self.reserved().get().saturating_sub(env.wall_us);
         let longer_us = if self.was_renewed() { self.length_ms * 1000 } else { 0 };
-        keep_from((self.end_us() + longer_us).max(env.lease_us + lead_us))
+        self.needed_until_us(env).max(keep_from(self.end_us() + longer_us))
+    }
+
+    /// Returns the time until which the record of the grant is needed: R beyond the end of the lease, and R beyond the
+    /// time at which the clock has passed the range.
+    pub(crate) fn needed_until_us(&self, env: &Env<'_>) -> u64 {
+        let lead_us = self.reserved().get().saturating_sub(env.wall_us);
+        keep_from(self.end_us().max(env.lease_us + lead_us))
     }
 
     /// Whether the record is kept for long enough if the grant is renewed now with a lease of `lease_ms`. The clock is

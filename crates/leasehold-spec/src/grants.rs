@@ -1,84 +1,182 @@
 //! The grants of one name.
 
-use crate::env::Env;
-use crate::grant::Grant;
-use crate::id::{GrantId, Token};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 
-/// The grants of one name, oldest first. A mutex has at most one: the *sole* grant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+use crate::grant::Grant;
+use crate::id::{GrantId, PublicId, Token};
+use crate::take::Mode;
+
+/// The grants of one name, found by their ID and by their end in O(log n). A mutex has at most one: the *sole* grant.
+#[derive(Clone, Debug, Default)]
 pub struct Grants {
-    all: Vec<Grant>,
+    by_id: BTreeMap<GrantId, Grant>,
+    by_end: BTreeSet<(u64, GrantId)>,
+    units: u32,
+    upgradeable: Option<GrantId>,
+    /// No lease begins after this time.
+    newest_us: u64,
 }
 
 impl Grants {
     /// Returns the grant of a mutex, if it has one.
     #[must_use]
     pub fn sole(&self) -> Option<&Grant> {
-        self.all.first()
+        self.by_id.values().next()
     }
 
     /// Removes the grant of a mutex if `ends` says so, and returns it.
     pub fn take_sole_if(&mut self, ends: impl FnOnce(&Grant) -> bool) -> Option<Grant> {
-        self.all.pop_if(|grant| ends(grant))
+        let id = self.sole().filter(|grant| ends(grant))?.id;
+        self.take(id)
     }
 
     /// Whether the name has no grant.
     #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.all.is_empty()
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
     }
 
-    /// Returns the grants, oldest first.
+    /// Returns the number of grants.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Returns the grants, in the order of their IDs.
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
-        self.all.iter()
+        self.by_id.values()
     }
 
-    /// Returns the grants, oldest first, for changes.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Grant> {
-        self.all.iter_mut()
+    /// Returns the grant with this ID.
+    #[must_use]
+    pub fn get(&self, id: GrantId) -> Option<&Grant> {
+        self.by_id.get(&id)
+    }
+
+    /// Returns the ID of the grant with this public ID.
+    pub(crate) fn named(&self, holder: PublicId) -> Option<GrantId> {
+        let PublicId { session, counter } = holder;
+        let first = GrantId { session, counter, nonce: 0 };
+        self.by_id.range(first..).next().map(|(id, _)| *id).filter(|id| id.public() == holder)
     }
 
     /// Returns the number of units that are granted.
     #[must_use]
-    pub fn units(&self) -> u32 {
-        self.all.iter().map(|grant| grant.units).sum()
+    pub const fn units(&self) -> u32 {
+        self.units
     }
 
-    /// Returns the highest token that is reserved for a grant.
+    /// Whether one of the grants may be upgraded.
+    #[must_use]
+    pub const fn has_upgradeable(&self) -> bool {
+        self.upgradeable.is_some()
+    }
+
+    /// Returns the highest token that is reserved for a grant beyond those that were granted. Only a sole grant reserves
+    /// such tokens (P32).
     pub(crate) fn reserved(&self) -> Option<Token> {
-        self.all.iter().map(Grant::reserved).max()
+        self.sole().map(Grant::reserved)
     }
 
-    /// Returns the time until which the record of these grants is kept: that of the grant that needs it longest.
-    pub(crate) fn keep_until_us(&self, env: &Env<'_>) -> Option<u64> {
-        self.all.iter().map(|grant| grant.keep_until_us(env)).max()
+    /// Returns the time at which the first lease ends.
+    #[must_use]
+    pub fn first_end_us(&self) -> Option<u64> {
+        self.by_end.first().map(|(end_us, _)| *end_us)
     }
 
     /// Returns the time that is left until the first grant ends: 0 without a grant.
     pub(crate) fn first_left_us(&self, now_us: u64) -> u64 {
-        self.all.iter().map(|grant| grant.left_us(now_us)).min().unwrap_or(0)
+        let first = self.by_end.first().and_then(|(_, id)| self.get(*id));
+        first.map_or(0, |grant| grant.left_us(now_us))
+    }
+
+    /// Whether a lease begins after `now_us`, because the clock was set back.
+    pub(crate) const fn may_begin_after(&self, now_us: u64) -> bool {
+        self.newest_us > now_us
+    }
+
+    /// Returns the grants that begin after `now_us`.
+    pub(crate) fn begun_after(&self, now_us: u64) -> Vec<GrantId> {
+        self.iter().filter(|grant| grant.since_us > now_us).map(|grant| grant.id).collect()
+    }
+
+    /// Notes that no lease begins after `now_us` any more.
+    pub(crate) fn none_begins_after(&mut self, now_us: u64) {
+        self.newest_us = self.newest_us.min(now_us);
     }
 
     /// Adds a grant.
     pub fn add(&mut self, grant: Grant) {
-        self.all.push(grant);
+        self.by_end.insert((grant.end_us(), grant.id));
+        self.units += grant.units;
+        self.newest_us = self.newest_us.max(grant.since_us);
+        if grant.mode == Mode::Upgradeable {
+            self.upgradeable = Some(grant.id);
+        }
+        self.by_id.insert(grant.id, grant);
+    }
+
+    /// Changes the grant with this ID, and returns the result of the change.
+    pub(crate) fn change<T>(&mut self, id: GrantId, change: impl FnOnce(&mut Grant) -> T) -> Option<T> {
+        let grant = self.by_id.get_mut(&id)?;
+        let (end_us, units) = (grant.end_us(), grant.units);
+        let result = change(grant);
+        if grant.end_us() != end_us {
+            self.by_end.remove(&(end_us, id));
+            self.by_end.insert((grant.end_us(), id));
+        }
+        self.units = self.units - units + grant.units;
+        self.newest_us = self.newest_us.max(grant.since_us);
+        if grant.mode != Mode::Upgradeable {
+            self.upgradeable = self.upgradeable.filter(|upgradeable| *upgradeable != id);
+        }
+        Some(result)
     }
 
     /// Removes the grant with this ID, and returns it.
     pub(crate) fn take(&mut self, id: GrantId) -> Option<Grant> {
-        let at = self.all.iter().position(|grant| grant.id == id)?;
-        Some(self.all.remove(at))
+        let grant = self.by_id.remove(&id)?;
+        self.by_end.remove(&(grant.end_us(), id));
+        self.units -= grant.units;
+        self.upgradeable = self.upgradeable.filter(|upgradeable| *upgradeable != id);
+        Some(grant)
     }
 
-    /// Removes the oldest grant whose time is over, and returns it.
+    /// Removes the grant that ended first, if its time is over, and returns it.
     pub(crate) fn take_ended(&mut self, now_us: u64) -> Option<Grant> {
-        let at = self.all.iter().position(|grant| grant.end_us() <= now_us)?;
-        Some(self.all.remove(at))
+        let (_, id) = *self.by_end.first().filter(|(end_us, _)| *end_us <= now_us)?;
+        self.take(id)
     }
 }
 
 impl From<Option<Grant>> for Grants {
     fn from(sole: Option<Grant>) -> Self {
-        Self { all: sole.into_iter().collect() }
+        sole.into_iter().collect()
+    }
+}
+
+impl FromIterator<Grant> for Grants {
+    fn from_iter<I: IntoIterator<Item = Grant>>(grants: I) -> Self {
+        let mut all = Self::default();
+        for grant in grants {
+            all.add(grant);
+        }
+        all
+    }
+}
+
+// The other fields follow from the grants, or are bounds.
+impl PartialEq for Grants {
+    fn eq(&self, other: &Self) -> bool {
+        self.by_id == other.by_id
+    }
+}
+
+impl Eq for Grants {}
+
+impl Hash for Grants {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.by_id.hash(state);
     }
 }

@@ -41,7 +41,9 @@ mod resource;
 mod step;
 mod take;
 
-pub use answer::{Answer, Contention, Delivery, Event, Holder, Inspection, Joined, LostHow, Outcome, Rest, Was};
+pub use answer::{
+    Answer, Contention, Delivery, Event, Holder, Inspection, Joined, LostHow, Outcome, Refusal, Rest, Was,
+};
 pub use env::Env;
 pub use grant::{Grant, GrantState};
 pub use grants::Grants;
@@ -50,4 +52,4 @@ pub use name::{BadName, Name};
 pub use op::{Acquire, From, Hears, Op, Order, Patience, Place, Renew};
 pub use resource::{Entry, Lapse, Resource};
 pub use step::step;
-pub use take::{Kind, Take};
+pub use take::{Kind, Mode, Take};

@@ -36,6 +36,10 @@ pub const TICKET_STEPS: usize = 64;
 pub const LAPSES: usize = 16;
 /// The largest number of waiters of a name. The next one is refused with Full.
 pub const QUEUE_MAX: usize = 10_000;
+/// The largest number of grants of a name at a time. A reader takes one unit of as many, and a writer takes all.
+pub const GRANTS_MAX: u32 = 100_000;
+/// The largest number of permits of a semaphore.
+pub const PERMITS_MAX: u32 = 999_999;
 /// The largest number of bytes in a name.
 pub const NAME_MAX: usize = 255;
 /// The largest number of bytes in the label of a holder.

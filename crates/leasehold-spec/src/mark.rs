@@ -64,6 +64,28 @@ marks! {
     AcquireLate,
     /// P4: a renewal arrived after its `not_after`.
     RenewLate,
+    /// P31, P40: an acquire was refused because of the kind or the limit of its name, or because it can never fit.
+    TakeRefused,
+    /// P37: the grant that may be upgraded was the only one.
+    UpgradedAtOnce,
+    /// P37: an upgrade waited until its grant was the only one left.
+    Upgraded,
+    /// P37: an upgrade named a grant that is not held.
+    UpgradeRefused,
+    /// P37: the grant of a waiting upgrade ended.
+    UpgradeOrphaned,
+    /// P38: an upgrade was given up, and the queue goes on.
+    UpgradeWithdrawn,
+    /// P39: a grant gave units back.
+    Lowered,
+    /// P39: a client that does not hold the grant gave units back.
+    LowerNotHeld,
+    /// P40: a semaphore has another number of permits.
+    Resized,
+    /// P40: a resize was refused, because it saw another number.
+    ResizeRefused,
+    /// P40: a waiter was removed because it needs more units than there are.
+    PassedTooBig,
     /// The queue was full.
     QueueFull,
     /// P6: a waiter that was passed over came back to its place.

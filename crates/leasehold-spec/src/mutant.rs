@@ -237,6 +237,26 @@ pub enum Mutant {
     P30EndsUnheard,
     /// P30: the command inherits the URL of the store.
     P30TellsSecrets,
+    /// P31: clients that disagree about the limit of a name are all admitted.
+    P31OtherLimitEnters,
+    /// P32: a lease that ends by time leaves the highest token of a pool as it is.
+    P32ExpiryIsSilent,
+    /// P33: a step looks at a waiter of a pool only if a unit is free.
+    P33DeadHeadBlocks,
+    /// P33: a step serves one waiter at most.
+    P33ServesOne,
+    /// P34: the last message of a step that stopped does not say so.
+    P34MessageIsSilent,
+    /// P37: an upgrade does not wait for the other readers.
+    P37WaitsForNobody,
+    /// P37: an upgrade that waited lasts for a claim, whatever was left of its grant.
+    P37ClaimShortens,
+    /// P39: units that are given back are not handed to the waiters in the same step.
+    P39AdmitsLater,
+    /// P40: a waiter that needs more units than there are waits on.
+    P40TooBigWaits,
+    /// P40: a resize does not compare the number that it saw.
+    P40ResizesBlindly,
     /// Quorum: a node votes for a token that is not above those for which it has voted.
     QVotesBelow,
     /// Quorum: a node that may have forgotten something votes at once.

@@ -49,6 +49,24 @@ pub enum Op {
         /// allows, and never fewer than it has.
         range: u64,
     },
+    /// Gives a part of the units of the grant back, or its right to an upgrade (P39). ID and token stay.
+    Lower {
+        /// The grant.
+        id: GrantId,
+        /// The token of the grant.
+        token: Token,
+        /// The number of units that the grant keeps. They never become more.
+        units: u32,
+    },
+    /// Changes the number of permits of a semaphore (P40). Grants beyond a smaller number live on.
+    Resize {
+        /// The number that the caller saw. A late repeat does not undo a later change.
+        from: u32,
+        /// The number from now on.
+        to: u32,
+        /// The server time after which the store refuses the request as late.
+        not_after_us: u64,
+    },
     /// Asks the holder to stop, and ends its lease after the grace.
     Revoke {
         /// The holder that the caller saw.
@@ -75,8 +93,9 @@ impl Op {
             Self::Release { id, .. }
             | Self::Leave { id, .. }
             | Self::CoolDown { id, .. }
-            | Self::Reserve { id, .. } => Some(*id),
-            Self::Revoke { .. } | Self::Settle | Self::Inspect => None,
+            | Self::Reserve { id, .. }
+            | Self::Lower { id, .. } => Some(*id),
+            Self::Resize { .. } | Self::Revoke { .. } | Self::Settle | Self::Inspect => None,
         }
     }
 
@@ -90,6 +109,8 @@ impl Op {
             Self::Leave { .. } => "leave",
             Self::CoolDown { .. } => "cool down",
             Self::Reserve { .. } => "reserve",
+            Self::Lower { .. } => "lower",
+            Self::Resize { .. } => "resize",
             Self::Revoke { .. } => "revoke",
             Self::Settle => "settle",
             Self::Inspect => "inspect",

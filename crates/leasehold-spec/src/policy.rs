@@ -1,17 +1,29 @@
 //! The meaning of each kind. Nothing else in a step asks for the kind.
 
+use crate::answer::Refusal;
+use crate::env::Env;
+use crate::grant::{Grant, keep_from};
 use crate::id::Token;
+use crate::mutant::{Mutant, is_on};
 use crate::resource::Resource;
-use crate::take::{Kind, Take};
+use crate::take::{Kind, Mode, Take};
 
-/// Whether units of the name are free. If none are, a step does not look at its waiters.
-pub(crate) fn has_room(resource: &Resource) -> bool {
-    resource.grants.units() < resource.limit
+/// Whether a step looks at the first waiter. Of a mutex, it does so if the unit is free. Of a pool, it always does: a dead
+/// waiter that needs many units would keep those behind it out, who need few (P33).
+pub(crate) fn looks_at_waiters(resource: &Resource) -> bool {
+    match resource.kind {
+        Kind::Mutex => resource.grants.units() < resource.limit,
+        Kind::ReadWrite | Kind::Semaphore => {
+            resource.upgrade.is_none()
+                && (resource.grants.units() < resource.limit || !is_on(Mutant::P33DeadHeadBlocks))
+        }
+    }
 }
 
-/// Whether this many units are free.
-pub(crate) fn fits(resource: &Resource, units: u32) -> bool {
-    resource.grants.units().saturating_add(units) <= resource.limit
+/// Whether this many units are free, for a grant of this mode. Nobody is admitted while an upgrade waits.
+pub(crate) fn fits(resource: &Resource, units: u32, mode: Mode) -> bool {
+    let is_alone = mode != Mode::Upgradeable || !resource.grants.has_upgradeable();
+    is_alone && resource.upgrade.is_none() && resource.grants.units().saturating_add(units) <= resource.limit
 }
 
 /// Gives a name that has no record its kind and its limit.
@@ -21,9 +33,56 @@ pub(crate) fn begin(resource: &mut Resource, take: &Take) {
     }
 }
 
-/// Returns the highest token once a lease has ended without a request, with `reserved` as its last token.
-pub(crate) fn burn(resource: &Resource, reserved: Token) -> Token {
-    match resource.kind {
-        Kind::Mutex => reserved.max(resource.last),
+/// Returns the refusal of a take that contradicts the record (P31), or that can never fit (P40).
+pub(crate) fn refusal(resource: &Resource, take: &Take) -> Option<Refusal> {
+    let Resource { kind, limit, .. } = *resource;
+    let is_same = kind == take.kind && limit == take.limit;
+    if !is_same && !is_on(Mutant::P31OtherLimitEnters) {
+        return Some(Refusal::Other { kind, limit });
     }
+    let fits_at_all = (1..=limit).contains(&take.units);
+    (!fits_at_all && !is_on(Mutant::P40TooBigWaits)).then_some(Refusal::TooMany { limit })
+}
+
+/// Returns the number of tokens that a grant may reserve. The tokens of shared grants would cross (P32).
+pub(crate) fn range(kind: Kind, asked: u64) -> u64 {
+    if kind.is_pool() { 1 } else { asked }
+}
+
+/// Returns the highest token once a lease has ended without a request, with `reserved` as its last token.
+///
+/// In a pool it grows. Otherwise a waiter that comes back after its claim has ended would hear of the same highest token
+/// as in its grant, and could not tell which statement is the later one (P32).
+pub(crate) fn burn(resource: &Resource, reserved: Token) -> Token {
+    let last = reserved.max(resource.last);
+    if resource.kind.is_pool() && !is_on(Mutant::P32ExpiryIsSilent) { last.plus(1) } else { last }
+}
+
+/// Returns the time until which the record is kept for the sake of a grant that has changed.
+///
+/// Other grants of a pool may need it for longer. What it is kept for in addition saves most of its grants from writing
+/// that time again.
+pub(crate) fn keep_until_us(resource: &Resource, grant: &Grant, env: &Env<'_>) -> u64 {
+    if keeps_by_span(resource) {
+        return grant.keep_until_us(env);
+    }
+    let needed_us = grant.needed_until_us(env);
+    if needed_us <= resource.keep_until_us { resource.keep_until_us } else { needed_us + grant.length_ms * 1000 }
+}
+
+/// Returns the time until which the record has to be kept when somebody begins to wait.
+pub(crate) fn keep_for_waiter_us(resource: &Resource, env: &Env<'_>) -> u64 {
+    let of_grant = resource.grants.sole().filter(|_| keeps_by_span(resource)).map(|grant| grant.keep_until_us(env));
+    of_grant.unwrap_or(keep_from(env.lease_us))
+}
+
+/// Whether the first renewal in each span of time writes the time until which the record is kept.
+pub(crate) fn keeps_by_span(resource: &Resource) -> bool {
+    !resource.kind.is_pool()
+}
+
+/// Whether a request that changes one grant leaves it to a later step to end others by their time. The usual release and
+/// the usual renewal of a pool read one grant of perhaps thousands.
+pub(crate) fn leaves_others_alone(resource: &Resource) -> bool {
+    resource.kind.is_pool()
 }

@@ -5,9 +5,10 @@
 //!     kind       the kind of the name
 //!     limit      the number of its units
 //!     last       the highest token that was granted or burnt, while the record lives
-//!     grants     the grants: ID, token, range of tokens, units, since, length, state, label
+//!     grants     the grants: ID, token, range of tokens, units, mode, since, length, state, label
 //!     released   the ID of the grant that was given back last: a repeated release gets Released, a late acquire gets Gone
 //!     lapses     the sessions whose claim ran out, and when
+//!     upgrade    the upgrade that waits ahead of the queue
 //!     queue      the waiters, in ticket order: the head is next
 //!     keep_until the time from which on the record may be forgotten
 //! ```
@@ -25,7 +26,8 @@ use crate::id::{GrantId, SessionId, Token};
 use crate::limits::RETENTION_US;
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Hears, Order};
-use crate::take::{Kind, Take};
+use crate::policy;
+use crate::take::{Kind, Mode, Take};
 
 /// The record of one name. `Default` is a name that was never used: its first grant or waiter makes it what it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +44,8 @@ pub struct Resource {
     pub released: Option<GrantId>,
     /// The sessions whose claim ran out, oldest first.
     pub lapses: Vec<Lapse>,
+    /// The upgrade that waits, ahead of the queue.
+    pub upgrade: Option<Entry>,
     /// The waiters, in ticket order.
     pub queue: VecDeque<Entry>,
     /// The time until which the record is kept, on the lease clock: R beyond the last lease, and R beyond the time that
@@ -72,6 +76,8 @@ pub struct Entry {
     pub order: Order,
     /// The number of units that the waiter asks for.
     pub units: u32,
+    /// The way in which the waiter takes them.
+    pub mode: Mode,
     /// The label of the waiter.
     pub label: String,
 }
@@ -95,6 +101,7 @@ impl Default for Resource {
             grants: Grants::default(),
             released: None,
             lapses: Vec::new(),
+            upgrade: None,
             queue: VecDeque::new(),
             keep_until_us: 0,
         }
@@ -119,6 +126,7 @@ impl Resource {
     #[must_use]
     pub fn contention(&self) -> Contention {
         match self.queue.iter().map(|entry| entry.order).max() {
+            None if self.upgrade.is_some() => Contention::Others,
             None => Contention::None,
             Some(Order::Relaxed) => Contention::Others,
             Some(Order::Strict) => Contention::Strict,
@@ -128,18 +136,26 @@ impl Resource {
     /// Returns the grant that `id` holds. Nobody holds a grant that cools down.
     #[must_use]
     pub fn held_by(&self, id: GrantId) -> Option<&Grant> {
-        self.grants.iter().find(|grant| grant.id == id && (grant.is_held() || is_on(Mutant::P23LeaveEnds)))
+        self.grants.get(id).filter(|grant| grant.is_held() || is_on(Mutant::P23LeaveEnds))
     }
 
     /// Whether the grant of `id` is the one that was given back last.
     #[must_use]
     pub fn was_given_back(&self, id: GrantId) -> bool {
-        self.released == Some(id) || self.grants.iter().any(|grant| grant.id == id && !grant.is_held())
+        self.released == Some(id) || self.grants.get(id).is_some_and(|grant| !grant.is_held())
     }
 
-    /// Keeps the record for as long as its grants need. Without a grant this changes nothing.
-    pub(crate) fn keep(&mut self, env: &Env<'_>) {
-        self.keep_until_us = self.grants.keep_until_us(env).unwrap_or(self.keep_until_us);
+    /// Whether nobody waits.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.upgrade.is_none()
+    }
+
+    /// Keeps the record for as long as the grant of `id` needs. Without that grant this changes nothing.
+    pub(crate) fn keep(&mut self, id: GrantId, env: &Env<'_>) {
+        if let Some(grant) = self.grants.get(id) {
+            self.keep_until_us = policy::keep_until_us(self, grant, env);
+        }
     }
 
     /// Returns the index of an attempt in the queue.

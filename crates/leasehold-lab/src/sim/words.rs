@@ -35,6 +35,7 @@ pub(super) fn step(net: &Net, node: usize, name: &Name, op: &Op, answer: &Answer
         Outcome::Queued { left_us, joined, .. } => format!("QUEUED ({joined:?}), the holder has {} ms", left_us / 1000),
         Outcome::Busy { left_us } => format!("BUSY, the holder has {} ms", left_us / 1000),
         Outcome::Renewed { left_us } => format!("RENEWED, {} ms left", left_us / 1000),
+        Outcome::Refused(refusal) => format!("REFUSED ({refusal:?})"),
         Outcome::Inspected(there) => format!("{} hold, {} wait", u8::from(there.holder.is_some()), there.waiters),
         other => other.word().to_uppercase(),
     };
@@ -51,6 +52,8 @@ fn terms(op: &Op) -> String {
         Op::Leave { used, .. } => format!(", used {used}"),
         Op::Reserve { token, range, .. } => format!(" token {token}, {range} tokens"),
         Op::Revoke { token, grace_ms, .. } => format!(" token {token} ({grace_ms} ms)"),
+        Op::Lower { token, units, .. } => format!(" token {token} to {units}"),
+        Op::Resize { from, to, .. } => format!(" from {from} to {to}"),
         Op::Settle | Op::Inspect => String::new(),
     }
 }

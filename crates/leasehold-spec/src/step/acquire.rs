@@ -1,7 +1,7 @@
 //! Acquire: the lease for a client, a place in the queue, or neither.
 
 use crate::answer::{Joined, Outcome, Rest};
-use crate::grant::{Grant, GrantState, keep_from};
+use crate::grant::{Grant, GrantState};
 use crate::id::allowed_range;
 use crate::limits::{QUEUE_MAX, RANGE_MAX, TICKET_STEPS};
 use crate::mark::{Mark, hit};
@@ -11,6 +11,8 @@ use crate::policy;
 use crate::resource::{Entry, Resource};
 use crate::step::context::Step;
 use crate::step::notify::notify_holder;
+use crate::step::upgrade::upgrade;
+use crate::take::Mode;
 
 pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, Rest) {
     if step.is_late(request.not_after_us) {
@@ -23,9 +25,16 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
     if let Some(known) = known_attempt(step, request) {
         return (known, rest);
     }
-    // A lease is free while others wait only after MORE: the queue comes first, and the caller settles again.
+    if let Mode::Instead { id, token } = request.take.mode {
+        return upgrade(step, request, (id, token), rest);
+    }
     policy::begin(step.resource, &request.take);
-    let is_free = policy::fits(step.resource, request.take.units);
+    if let Some(refusal) = policy::refusal(step.resource, &request.take) {
+        hit(Mark::TakeRefused);
+        return (Outcome::Refused(refusal), rest);
+    }
+    // A lease is free while others wait only after MORE: the queue comes first, and the caller settles again.
+    let is_free = policy::fits(step.resource, request.take.units, request.take.mode);
     if is_free && (step.resource.queue.is_empty() || is_on(Mutant::P1Barging)) {
         return (grant(step, request), rest);
     }
@@ -47,6 +56,10 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
 /// Notes that a waiter was seen, and when its caller stops waiting.
 fn note_seen(resource: &mut Resource, now_us: u64, request: &Acquire) {
     let Patience::Queue(place) = &request.patience else { return };
+    let limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
+    if let Some(upgrade) = resource.upgrade.as_mut().filter(|upgrade| upgrade.id == request.id) {
+        (upgrade.seen_us, upgrade.limit_us) = (now_us, limit_us);
+    }
     let Some(mut at) = resource.position(request.id) else { return };
     let queue = &mut resource.queue;
     let earlier = place.ticket.filter(|ticket| *ticket < queue[at].ticket && !is_on(Mutant::P6LosesPlace));
@@ -54,7 +67,7 @@ fn note_seen(resource: &mut Resource, now_us: u64, request: &Acquire) {
     let place_before = earlier.and_then(|ticket| Some((ticket, first_behind(ticket)?)));
     let Some(mut entry) = queue.remove(at) else { return };
     entry.seen_us = now_us;
-    entry.limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
+    entry.limit_us = limit_us;
     // The waiter was passed over. Then a copy of its first request, which had no ticket yet, put it at the tail.
     if let Some((ticket, index)) = place_before {
         hit(Mark::TicketMended);
@@ -66,12 +79,14 @@ fn note_seen(resource: &mut Resource, now_us: u64, request: &Acquire) {
 /// Returns the answer to an attempt that the record knows already (P3). It never lengthens a lease (P2).
 fn known_attempt(step: &mut Step<'_, '_>, request: &Acquire) -> Option<Outcome> {
     let now_us = step.env.lease_us;
-    let is_its = |grant: &&mut Grant| grant.id == request.id && (grant.is_held() || is_on(Mutant::P23GrantsAgain));
-    if let Some(grant) = step.resource.grants.iter_mut().find(is_its) {
+    let is_granted = |grant: &&Grant| grant.is_held() || is_on(Mutant::P23GrantsAgain);
+    if step.resource.grants.get(request.id).filter(is_granted).is_some() {
         hit(Mark::AcquireRepeatedGranted);
         if is_on(Mutant::P2RepeatExtends) {
-            (grant.since_us, grant.length_ms) = (now_us, request.lease_ms);
+            let restart = |grant: &mut Grant| (grant.since_us, grant.length_ms) = (now_us, request.lease_ms);
+            step.resource.grants.change(request.id, restart);
         }
+        let grant = step.resource.grants.get(request.id)?;
         let left_us = if is_on(Mutant::P2WholeLease) { grant.length_ms * 1000 } else { grant.left_us(now_us) };
         return Some(Outcome::Granted { token: grant.token, left_us, range: grant.range });
     }
@@ -84,23 +99,24 @@ fn known_attempt(step: &mut Step<'_, '_>, request: &Acquire) -> Option<Outcome> 
     Some(Outcome::Queued { ticket: entry.ticket, left_us: step.first_left_us(), joined: Joined::Before })
 }
 
-fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
+pub(super) fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
     let (now_us, wall_us) = (step.env.lease_us, step.env.wall_us);
     let token = step.resource.reserved().next(wall_us);
     let grant = Grant {
         id: request.id,
         token,
-        range: allowed_range(request.range.clamp(1, RANGE_MAX), token, wall_us),
+        range: allowed_range(policy::range(request.take.kind, request.range.clamp(1, RANGE_MAX)), token, wall_us),
         since_us: now_us,
         length_ms: request.lease_ms,
         state: GrantState::Held,
         units: request.take.units,
+        mode: request.take.mode,
         label: request.label.clone(),
     };
     let granted = Outcome::Granted { token, left_us: grant.left_us(now_us), range: grant.range };
     step.resource.last = token;
     step.resource.grants.add(grant);
-    step.resource.keep(step.env);
+    step.resource.keep(request.id, step.env);
     granted
 }
 
@@ -108,31 +124,34 @@ fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
 fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
     let Step { resource, env, .. } = step;
     let now_us = env.lease_us;
-    let holds_range = resource.grants.iter().any(|grant| grant.range > 1);
+    let holds_range = resource.grants.sole().is_some_and(|grant| grant.range > 1);
     let before = holds_range.then(|| resource.contention());
     if resource.queue.is_empty() {
-        let needed = resource.grants.keep_until_us(env).unwrap_or(keep_from(now_us));
-        resource.keep_until_us = resource.keep_until_us.max(needed);
+        resource.keep_until_us = resource.keep_until_us.max(policy::keep_for_waiter_us(resource, env));
     }
     let (ticket, index) = place_in_queue(resource, now_us, place);
-    let entry = Entry {
+    resource.queue.insert(index, entry(request, place, (now_us, ticket)));
+    if let Some(before) = before {
+        notify_holder(step, before, place.order);
+    }
+    ticket
+}
+
+pub(super) fn entry(request: &Acquire, place: &Place, (now_us, ticket): (u64, u64)) -> Entry {
+    Entry {
         id: request.id,
         ticket,
         lease_ms: request.lease_ms,
-        range: request.range.clamp(1, RANGE_MAX),
+        range: policy::range(request.take.kind, request.range.clamp(1, RANGE_MAX)),
         claim_ms: place.claim_ms,
         limit_us: place.limit_ms.map(|ms| now_us + ms * 1000),
         seen_us: now_us,
         hears: place.hears,
         order: place.order,
         units: request.take.units,
+        mode: request.take.mode,
         label: request.label.clone(),
-    };
-    resource.queue.insert(index, entry);
-    if let Some(before) = before {
-        notify_holder(step, before, place.order);
     }
-    ticket
 }
 
 /// Returns ticket and index of a new entry. A waiter that brings a ticket comes back to its place (P6).

@@ -3,6 +3,7 @@
 use crate::answer::{Delivery, Rest};
 use crate::env::Env;
 use crate::mutant::{Mutant, is_on};
+use crate::policy;
 use crate::resource::Resource;
 use crate::step::serve::{Settled, settle};
 
@@ -30,6 +31,20 @@ impl<'a, 'e> Step<'a, 'e> {
             false => self.deliveries.extend(deliveries),
         }
         rest
+    }
+
+    /// Settles the name if a lease has ended, or if it is a mutex. In a pool, a request about one grant of thousands
+    /// changes nothing else otherwise.
+    pub(super) fn settle_ended(&mut self) -> Rest {
+        let has_ended = self.resource.grants.first_end_us().is_none_or(|end_us| end_us <= self.env.lease_us);
+        if has_ended || !policy::leaves_others_alone(self.resource) { self.settle() } else { Rest::Done }
+    }
+
+    /// Settles the name if somebody waits, or if it is a mutex. In a pool, leases that have ended keep nobody out until
+    /// somebody asks.
+    pub(super) fn settle_for_waiters(&mut self) -> Rest {
+        let is_idle = self.resource.is_idle() && policy::leaves_others_alone(self.resource);
+        if is_idle { Rest::Done } else { self.settle() }
     }
 
     /// Whether the request came after its `not_after` (P4).

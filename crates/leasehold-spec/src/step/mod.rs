@@ -5,6 +5,8 @@
 //! | `acquire.rs` | acquire: a grant, a place in the queue, or neither |
 //! | `held.rs` | renew and reserve: requests about a grant that is held |
 //! | `release.rs` | release, leave and cool down: requests that end an attempt |
+//! | `lower.rs`, `upgrade.rs` | a grant takes fewer units, or all of them |
+//! | `resize.rs` | another number of permits |
 //! | `revoke.rs` | revoke: a request to end the grant of another client |
 //! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
 //! | `notify.rs` | messages: others wait (P9, to a holder), the lease ends at another time (P10 and P23, to waiters) |
@@ -13,15 +15,20 @@
 mod acquire;
 mod context;
 mod held;
+mod lower;
 mod notify;
 mod release;
+mod resize;
 mod revoke;
 mod serve;
+mod upgrade;
 
 use acquire::acquire;
 use context::Step;
 use held::{renew, reserve};
+use lower::lower;
 use release::{cool_down, leave, release};
+use resize::resize;
 use revoke::revoke;
 
 use crate::answer::{Answer, Contention, Delivery, Holder, Inspection, Outcome, Rest};
@@ -53,6 +60,8 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         Op::Release { id, token, used } => release(&mut step, *id, *token, *used),
         Op::Leave { id, used } => leave(&mut step, *id, *used),
         Op::CoolDown { id, used, for_ms } => cool_down(&mut step, *id, *used, *for_ms),
+        Op::Lower { id, token, units } => lower(&mut step, *id, *token, *units),
+        Op::Resize { from, to, not_after_us } => resize(&mut step, (*from, *to), *not_after_us),
         Op::Revoke { holder, token, grace_ms } => revoke(&mut step, *holder, *token, *grace_ms),
         Op::Settle => (Outcome::Settled, step.settle()),
     };
@@ -70,7 +79,7 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
 /// Returns the holder and the number of waiters. This is the only operation that changes nothing.
 fn inspect(resource: &Resource, env: &Env<'_>) -> Outcome {
     let now_us = env.lease_us;
-    let live = resource.grants.iter().find(|grant| grant.end_us() > now_us);
+    let live = resource.grants.iter().filter(|grant| grant.end_us() > now_us).min_by_key(|grant| grant.token);
     let holder = live.map(|grant| Holder {
         id: grant.id.public(),
         token: grant.token,

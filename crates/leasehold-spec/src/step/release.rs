@@ -35,6 +35,10 @@ pub(super) fn leave(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> (Outco
         }
         return (Outcome::Left { was: Was::Queued }, rest);
     }
+    if step.resource.upgrade.take_if(|upgrade| upgrade.id == id).is_some() {
+        hit(Mark::UpgradeWithdrawn);
+        return (Outcome::Left { was: Was::Queued }, step.settle());
+    }
     if step.resource.held_by(id).is_some() && !is_on(Mutant::P16LeaveKeeps) {
         hit(Mark::LeftGranted);
         return (Outcome::Left { was: Was::Granted }, give_back(step, id, used));
@@ -60,12 +64,14 @@ pub(super) fn cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_m
 /// operator wants its end.
 fn begin_cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u64) -> bool {
     let now_us = step.env.lease_us;
-    let Some(grant) = step.resource.grants.iter_mut().find(|grant| grant.id == id) else { return false };
-    match grant.state {
+    let Some((state, end_us)) = step.resource.grants.get(id).map(|grant| (grant.state, grant.end_us())) else {
+        return false;
+    };
+    match state {
         GrantState::Revoked => return false,
         // A lease that has ended is lost, and its minimum hold with it. A request can be this late: the store stood
         // still.
-        GrantState::Held | GrantState::Pushed if grant.end_us() <= now_us && !is_on(Mutant::P23CoolsTheEnded) => {
+        GrantState::Held | GrantState::Pushed if end_us <= now_us && !is_on(Mutant::P23CoolsTheEnded) => {
             return false;
         }
         // The reply to the first request was lost. A repeat does not lengthen the cool-down.
@@ -76,11 +82,14 @@ fn begin_cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u6
         GrantState::Held | GrantState::Pushed | GrantState::CoolingDown => {}
     }
     hit(Mark::CoolDownBegun);
-    grant.token = grant.used(used);
-    grant.range = 1;
-    (grant.since_us, grant.length_ms, grant.state) = (now_us, for_ms, GrantState::CoolingDown);
-    step.resource.last = step.resource.last.max(grant.token);
-    step.resource.keep(step.env);
+    let highest = step.resource.grants.change(id, |grant| {
+        grant.token = grant.used(used);
+        grant.range = 1;
+        (grant.since_us, grant.length_ms, grant.state) = (now_us, for_ms, GrantState::CoolingDown);
+        grant.token
+    });
+    step.resource.last = step.resource.last.max(highest.unwrap_or_default());
+    step.resource.keep(id, step.env);
     true
 }
 
@@ -96,9 +105,9 @@ fn give_back(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> Rest {
     if is_on(Mutant::P5WakeOnly) {
         return Rest::Done;
     }
-    let rest = step.settle();
-    let is_idle = step.resource.grants.is_empty() && step.resource.queue.is_empty();
-    if is_idle && ended.length_ms > RETENTION_MS {
+    let rest = step.settle_for_waiters();
+    let is_free = step.resource.grants.is_empty() && step.resource.is_idle();
+    if is_free && ended.length_ms > RETENTION_MS {
         step.resource.keep_until_us = keep_from(step.env.lease_us);
     }
     rest

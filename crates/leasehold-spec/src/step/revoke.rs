@@ -1,7 +1,7 @@
 //! Revoke: a request to end the grant of another client (P10).
 
 use crate::answer::{Contention, Delivery, Event, Outcome, Rest};
-use crate::grant::{Grant, GrantState};
+use crate::grant::GrantState;
 use crate::id::{PublicId, Token};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
@@ -24,14 +24,17 @@ pub(super) fn revoke(step: &mut Step<'_, '_>, holder: PublicId, token: Token, gr
 /// Marks the grant that the caller saw, and shortens its lease to the grace. Returns the message to its holder.
 fn mark_revoked(step: &mut Step<'_, '_>, holder: PublicId, token: Token, grace_ms: u64) -> Option<Delivery> {
     let now_us = step.env.lease_us;
-    let is_named = |grant: &&mut Grant| grant.id.public() == holder && grant.token == token;
-    let grant = step.resource.grants.iter_mut().find(is_named)?;
+    let id = step.resource.grants.named(holder)?;
+    step.resource.grants.get(id).filter(|grant| grant.token == token)?;
     hit(Mark::GrantRevoked);
-    // Nobody works under a grant that cools down, so nobody needs the grace.
-    let grace_ms = if is_on(Mutant::P10NoGrace) || !grant.is_held() { 0 } else { grace_ms };
-    let end_us = grant.end_us().min(now_us + grace_ms * 1000);
-    grant.length_ms = (end_us - grant.since_us) / 1000;
-    grant.state = GrantState::Revoked;
+    step.resource.grants.change(id, |grant| {
+        // Nobody works under a grant that cools down, so nobody needs the grace.
+        let grace_ms = if is_on(Mutant::P10NoGrace) || !grant.is_held() { 0 } else { grace_ms };
+        let end_us = grant.end_us().min(now_us + grace_ms * 1000);
+        grant.length_ms = (end_us - grant.since_us) / 1000;
+        grant.state = GrantState::Revoked;
+    })?;
+    let grant = step.resource.grants.get(id)?;
     let message = Delivery {
         to: grant.id.session,
         now_us,
@@ -43,6 +46,6 @@ fn mark_revoked(step: &mut Step<'_, '_>, holder: PublicId, token: Token, grace_m
         range: grant.range,
         event: Event::Revoked,
     };
-    step.resource.keep(step.env);
+    step.resource.keep(id, step.env);
     Some(message)
 }

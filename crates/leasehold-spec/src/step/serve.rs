@@ -12,6 +12,8 @@ use crate::mutant::{Mutant, is_on};
 use crate::op::Hears;
 use crate::policy;
 use crate::resource::{Entry, Lapse, Resource};
+use crate::step::upgrade::{end_for_upgrade, pushed_length_ms, upgradeable};
+use crate::take::Mode;
 
 /// The result of settling a name.
 #[derive(Default)]
@@ -28,9 +30,10 @@ pub(super) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
     while end_expired(resource, env.lease_us) {}
     let mut settled = Settled::default();
     if !is_on(Mutant::P1Barging) {
+        hand_to_upgrade(resource, env, &mut settled);
         hand_over(resource, env, &mut settled);
     }
-    if resource.queue.is_empty() {
+    if resource.is_idle() {
         // Lapses concern waiters only. Without waiters they are useless, and the record goes back to its short form.
         resource.lapses.clear();
     }
@@ -47,17 +50,19 @@ fn move_future_to_now(resource: &mut Resource, env: &Env<'_>) {
     if is_on(Mutant::P1FutureStays) {
         return;
     }
+    // P33: a pool has thousands of grants.
     for lapse in &mut resource.lapses {
         lapse.at_us = lapse.at_us.min(now_us);
     }
-    let mut is_changed = false;
-    for grant in resource.grants.iter_mut().filter(|grant| grant.since_us > now_us) {
+    if !resource.grants.may_begin_after(now_us) {
+        return;
+    }
+    for id in resource.grants.begun_after(now_us) {
         hit(Mark::LeaseDatedAnew);
-        (grant.since_us, is_changed) = (now_us, true);
+        resource.grants.change(id, |grant| grant.since_us = now_us);
+        resource.keep(id, env);
     }
-    if is_changed {
-        resource.keep(env);
-    }
+    resource.grants.none_begins_after(now_us);
 }
 
 /// Ends a lease whose time is over. Returns whether there was one.
@@ -97,13 +102,17 @@ fn note_lapse(resource: &mut Resource, lapse: Lapse) {
 /// Grants leases to the first waiters that are still there, as long as they fit. Checks at most 64 waiters.
 fn hand_over(resource: &mut Resource, env: &Env<'_>, settled: &mut Settled) {
     let mut checked = 0;
-    while policy::has_room(resource)
+    while policy::looks_at_waiters(resource)
         && let Some(head) = resource.queue.pop_front()
     {
         if checked == SETTLE_STEPS && !is_on(Mutant::P1Unbounded) {
             hit(Mark::SettleMore);
             resource.queue.push_front(head);
             settled.rest = Rest::More;
+            // P34: the reply can be lost with its client. The last of those that were granted goes on.
+            if let Some(message) = settled.deliveries.last_mut().filter(|_| !is_on(Mutant::P34MessageIsSilent)) {
+                message.rest = Rest::More;
+            }
             return;
         }
         checked += 1;
@@ -112,12 +121,43 @@ fn hand_over(resource: &mut Resource, env: &Env<'_>, settled: &mut Settled) {
             hit(reason);
             continue;
         }
-        if !policy::fits(resource, head.units) {
+        if head.units > resource.limit && !is_on(Mutant::P40TooBigWaits) {
+            hit(Mark::PassedTooBig);
+            continue;
+        }
+        if !policy::fits(resource, head.units, head.mode) {
             resource.queue.push_front(head);
             return;
         }
-        grant(resource, env, head, settled);
+        let length_ms = if is_on(Mutant::P7NoClaim) { head.lease_ms } else { head.claim_ms.min(head.lease_ms) };
+        grant(resource, env, (head, length_ms), settled);
+        if is_on(Mutant::P33ServesOne) {
+            return;
+        }
     }
+}
+
+/// Replaces the grant that a waiting upgrade names, if it is the only one left (P37).
+fn hand_to_upgrade(resource: &mut Resource, env: &Env<'_>, settled: &mut Settled) {
+    let Some(entry) = resource.upgrade.take() else { return };
+    let Mode::Instead { id, token } = entry.mode else { return };
+    if upgradeable(resource, (id, token)).is_none() {
+        hit(Mark::UpgradeOrphaned);
+        return;
+    }
+    if let Some(reason) = reason_to_skip(resource, env, &entry) {
+        // A re-check brings it back.
+        hit(reason);
+        return;
+    }
+    if resource.grants.len() > 1 {
+        resource.upgrade = Some(entry);
+        return;
+    }
+    hit(Mark::Upgraded);
+    let end_us = end_for_upgrade(resource, id).unwrap_or_default();
+    let length_ms = pushed_length_ms(&entry, end_us, env.lease_us);
+    grant(resource, env, (entry, length_ms), settled);
 }
 
 /// Returns the reason for which a waiter is passed over, if there is one.
@@ -140,19 +180,19 @@ pub(super) fn reason_to_skip(resource: &Resource, env: &Env<'_>, entry: &Entry) 
     }
 }
 
-fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry, settled: &mut Settled) {
+fn grant(resource: &mut Resource, env: &Env<'_>, (entry, length_ms): (Entry, u64), settled: &mut Settled) {
     hit(Mark::HandedOver);
     let now_us = env.lease_us;
-    let claim_ms = if is_on(Mutant::P7NoClaim) { entry.lease_ms } else { entry.claim_ms.min(entry.lease_ms) };
     resource.last = resource.reserved().next(env.wall_us);
     let grant = Grant {
         id: entry.id,
         token: resource.last,
         range: allowed_range(entry.range, resource.last, env.wall_us),
         since_us: now_us,
-        length_ms: claim_ms,
+        length_ms,
         state: GrantState::Pushed,
         units: entry.units,
+        mode: entry.mode,
         label: entry.label,
     };
     // Not at every hand-over: on a busy lock, only one hand-over in a thousand writes it.
@@ -172,6 +212,6 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry, settled: &mut Set
         event: Event::Granted,
     };
     resource.grants.add(grant);
-    settled.handed_claim_ms = settled.handed_claim_ms.max(Some(claim_ms));
+    settled.handed_claim_ms = settled.handed_claim_ms.max(Some(length_ms));
     settled.deliveries.push(message);
 }

@@ -3,9 +3,10 @@
 
 mod clocks;
 mod cool_downs;
+mod pools;
 mod ranges;
 mod revocations;
-mod several;
+mod upgrades;
 mod world;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, RETENTION_US, SETTLE_STEPS};

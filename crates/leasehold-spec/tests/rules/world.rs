@@ -36,6 +36,11 @@ impl World {
         self.step(&Op::Acquire(self.request(id)))
     }
 
+    /// Acquires this share, or waits for it.
+    pub(crate) fn take(&mut self, id: GrantId, take: Take) -> Answer {
+        self.step(&Op::Acquire(Acquire { take, ..self.request(id) }))
+    }
+
     pub(crate) fn request(&self, id: GrantId) -> Acquire {
         let place = Place {
             claim_ms: CLAIM_MIN_MS,

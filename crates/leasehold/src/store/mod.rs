@@ -77,8 +77,7 @@ impl StoreProfile {
         if self.kinds.contains(&take.kind) {
             return Ok(());
         }
-        let message = format!("this store has no {:?}: see the table of stores in the README", take.kind);
-        Err(Error::new(ErrorKind::Unsupported, message))
+        Err(not_a_kind(take.kind))
     }
 
     /// Checks a lease against the limit of the store.
@@ -100,6 +99,12 @@ impl StoreProfile {
         let longest_ms = self.longest_lease_ms.unwrap_or(LEASE_DEFAULT_MS);
         Duration::from_millis(longest_ms.min(LEASE_DEFAULT_MS))
     }
+}
+
+/// Returns the error of a store that has no names of this kind. The session finds it before it sends anything.
+pub(crate) fn not_a_kind(kind: Kind) -> Error {
+    let message = format!("this store has no {}: see the table of stores in the README", kind.word());
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 /// The record of a name, as far as the session knows it. A link may choose the encoding of its request by it.

@@ -37,7 +37,7 @@ impl Sent {
             Op::Acquire(_) => self.acquires += 1,
             Op::Release { .. } => self.releases += 1,
             Op::Leave { .. } | Op::CoolDown { .. } => self.leaves += 1,
-            Op::Renew(_) | Op::Reserve { .. } | Op::Revoke { .. } | Op::Settle | Op::Inspect => {}
+            _ => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Order, Resource, SessionId, Token};
+use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Mode, Order, Resource, SessionId, Token};
 use leasehold_testkit::{Resp, Value};
 
 /// Reads a key in one round trip, unless its value is long: type, value, and end (ms since 1970).
@@ -89,7 +89,7 @@ fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
         other => return Err(format!("no state: {other:?}")),
     };
     let id = id.ok_or("a grant without an id")?;
-    let grant = Some(Grant { id, token: last, since_us, length_ms, state, units: 1, label, range });
+    let grant = Some(Grant { id, token: last, since_us, length_ms, state, units: 1, mode: Mode::Plain, label, range });
     Ok(Resource { last, grants: grant.into(), released: prev, ..Resource::default() })
 }
 
@@ -196,7 +196,23 @@ impl<'a> Fields<'a> {
         let range = self.number(8)?;
         let label = self.label()?;
         self.end()?;
-        Ok((Entry { id, ticket, lease_ms, claim_ms, limit_us, seen_us, hears, order, units: 1, label, range }, before))
+        Ok((
+            Entry {
+                id,
+                ticket,
+                lease_ms,
+                claim_ms,
+                limit_us,
+                seen_us,
+                hears,
+                order,
+                units: 1,
+                mode: Mode::Plain,
+                label,
+                range,
+            },
+            before,
+        ))
     }
 
     fn end(&self) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX};
 use leasehold_spec::{
-    Acquire, Contention, Entry, GrantId, Hears, Op, Order, Outcome, Patience, Place, SessionId, Take,
+    Acquire, Contention, Entry, GrantId, Hears, Mode, Op, Order, Outcome, Patience, Place, SessionId, Take,
 };
 use leasehold_testkit::Value;
 
@@ -70,6 +70,7 @@ impl Rig {
                 hears: Hears::Listens,
                 order: Order::Relaxed,
                 units: 1,
+                mode: Mode::Plain,
                 label: "many".into(),
                 range: 9,
             });

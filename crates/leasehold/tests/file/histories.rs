@@ -13,8 +13,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use leasehold::seam::{Guess, Inbox, Link, Message, Pending, World, choose};
 use leasehold_spec::limits::{RANGE_MAX, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, GrantState, Hears, Lapse, Name, Op,
-    Order, Outcome, Patience, Place, Renew, Resource, SessionId, Take, Token, step,
+    Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, GrantState, Hears, Lapse, Mode,
+    Name, Op, Order, Outcome, Patience, Place, Renew, Resource, SessionId, Take, Token, step,
 };
 use leasehold_testkit::Random;
 use leasehold_testkit::forward::{Forward, ForwardWorld};
@@ -317,6 +317,7 @@ impl Rig {
                     state: [GrantState::Pushed, GrantState::Held, GrantState::Revoked, GrantState::CoolingDown]
                         [state as usize],
                     units: 1,
+                    mode: Mode::Plain,
                     label: row.get("label")?,
                     range: number("range")?,
                 }),
@@ -343,6 +344,7 @@ impl Rig {
                 hears: if number("hears")? == 1 { Hears::Polls } else { Hears::Listens },
                 order: if number("strict")? == 1 { Order::Strict } else { Order::Relaxed },
                 units: 1,
+                mode: Mode::Plain,
                 label: row.get("label")?,
                 range: number("range")?,
             })

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use leasehold_spec::limits::{LABEL_MAX, LAPSES, LEASE_MAX_MS, QUEUE_MAX, RANGE_END, RANGE_MAX, RETENTION_US};
 use leasehold_spec::{
-    Contention, Entry, Grant, GrantId, GrantState, Hears, Lapse, Name, Order, Resource, SessionId, Token,
+    Contention, Entry, Grant, GrantId, GrantState, Hears, Lapse, Mode, Name, Order, Resource, SessionId, Token,
 };
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
@@ -55,6 +55,7 @@ pub(super) fn queue(db: &Connection, name: i64) -> Result<(VecDeque<Entry>, Hash
             hears: if flag(row, 10)? { Hears::Polls } else { Hears::Listens },
             order: if flag(row, 11)? { Order::Strict } else { Order::Relaxed },
             units: 1,
+            mode: Mode::Plain,
             label: label(row, 12)?,
         };
         sane(seqs.insert(entry.id, row.get(1)?).is_none(), "somebody waits twice")?;
@@ -144,6 +145,7 @@ fn grant(row: &Row<'_>) -> Result<Grant, Bad> {
         length_ms: length(row, 13)?,
         state,
         units: 1,
+        mode: Mode::Plain,
         label: label(row, 15)?,
     })
 }

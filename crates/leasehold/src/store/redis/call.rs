@@ -2,7 +2,7 @@
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, Token,
+    Acquire, Contention, From, GrantId, Hears, Kind, Name, Op, Order, Patience, Place, PublicId, Renew, Token,
 };
 use redis::{Arg, Cmd};
 
@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
 use crate::error::Error;
-use crate::store::Guess;
+use crate::store::{Guess, not_a_kind};
 
 /// The limits of fields: times in µs have 16 digits, and lengths in ms have 8.
 pub(super) const TIME_END: u64 = field!(TIME.us).end();
@@ -51,6 +51,9 @@ impl Call {
                 let wanted = Fields::new().decimal(token.get(), field!(RESERVE.token)).id(id);
                 begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), field!(RESERVE.range)))
             }
+            // Not yet: see `StoreProfile::kinds`.
+            Op::Lower { .. } => return Err(not_a_kind(Kind::ReadWrite)),
+            Op::Resize { .. } => return Err(not_a_kind(Kind::Semaphore)),
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), field!(TOKEN.number)).public_id(holder);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
