@@ -249,8 +249,12 @@ pub enum Mutant {
     P34MessageIsSilent,
     /// P37: an upgrade does not wait for the other readers.
     P37WaitsForNobody,
+    /// P37: a session believes that a grant is lost while its upgrade waits.
+    P37BelievesLost,
     /// P37: an upgrade that waited lasts for a claim, whatever was left of its grant.
     P37ClaimShortens,
+    /// P38: a caller that stops waiting for an upgrade sends a leave.
+    P38Leaves,
     /// P39: units that are given back are not handed to the waiters in the same step.
     P39AdmitsLater,
     /// P40: a waiter that needs more units than there are waits on.

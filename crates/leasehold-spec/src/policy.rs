@@ -2,8 +2,8 @@
 
 use crate::answer::Refusal;
 use crate::env::Env;
-use crate::grant::{Grant, keep_from};
-use crate::id::Token;
+use crate::grant::keep_from;
+use crate::id::{GrantId, Token};
 use crate::mutant::{Mutant, is_on};
 use crate::resource::Resource;
 use crate::take::{Kind, Mode, Take};
@@ -51,23 +51,25 @@ pub(crate) fn range(kind: Kind, asked: u64) -> u64 {
 
 /// Returns the highest token once a lease has ended without a request, with `reserved` as its last token.
 ///
-/// In a pool it grows. Otherwise a waiter that comes back after its claim has ended would hear of the same highest token
-/// as in its grant, and could not tell which statement is the later one (P32).
+/// In a pool it grows (P32). Otherwise a waiter whose claim has ended would get a reply with the same highest token as in
+/// the message of its grant, and could not tell which of the two is the later statement.
 pub(crate) fn burn(resource: &Resource, reserved: Token) -> Token {
     let last = reserved.max(resource.last);
     if resource.kind.is_pool() && !is_on(Mutant::P32ExpiryIsSilent) { last.plus(1) } else { last }
 }
 
-/// Returns the time until which the record is kept for the sake of a grant that has changed.
+/// Keeps the record for as long as the grant of `id` needs. Without that grant this changes nothing.
 ///
-/// Other grants of a pool may need it for longer. What it is kept for in addition saves most of its grants from writing
-/// that time again.
-pub(crate) fn keep_until_us(resource: &Resource, grant: &Grant, env: &Env<'_>) -> u64 {
-    if keeps_by_span(resource) {
-        return grant.keep_until_us(env);
-    }
+/// The other grants of a pool may need the record for longer, so this time never falls there. If a grant needs the record
+/// for longer, it is kept for one more lease, so that most grants do not write this time again.
+pub(crate) fn keep(resource: &mut Resource, id: GrantId, env: &Env<'_>) {
+    let Some(grant) = resource.grants.get(id) else { return };
     let needed_us = grant.needed_until_us(env);
-    if needed_us <= resource.keep_until_us { resource.keep_until_us } else { needed_us + grant.length_ms * 1000 }
+    if keeps_by_span(resource) {
+        resource.keep_until_us = grant.keep_until_us(env);
+    } else if needed_us > resource.keep_until_us {
+        resource.keep_until_us = needed_us + grant.length_ms * 1000;
+    }
 }
 
 /// Returns the time until which the record has to be kept when somebody begins to wait.

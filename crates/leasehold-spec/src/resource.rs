@@ -19,14 +19,12 @@
 use std::collections::VecDeque;
 
 use crate::answer::Contention;
-use crate::env::Env;
 use crate::grant::Grant;
 use crate::grants::Grants;
 use crate::id::{GrantId, SessionId, Token};
 use crate::limits::RETENTION_US;
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Hears, Order};
-use crate::policy;
 use crate::take::{Kind, Mode, Take};
 
 /// The record of one name. `Default` is a name that was never used: its first grant or waiter makes it what it is.
@@ -149,13 +147,6 @@ impl Resource {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.upgrade.is_none()
-    }
-
-    /// Keeps the record for as long as the grant of `id` needs. Without that grant this changes nothing.
-    pub(crate) fn keep(&mut self, id: GrantId, env: &Env<'_>) {
-        if let Some(grant) = self.grants.get(id) {
-            self.keep_until_us = policy::keep_until_us(self, grant, env);
-        }
     }
 
     /// Returns the index of an attempt in the queue.

@@ -7,13 +7,14 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use leasehold_spec::limits::REVOKE_GRACE_MS;
-use leasehold_spec::{Name, Op, Order, Outcome, Take};
+use leasehold_spec::limits::{PERMITS_MAX, REVOKE_GRACE_MS};
+use leasehold_spec::{Kind, Name, Op, Order, Outcome, Refusal, Take};
 
 pub(crate) use self::methods::setting_methods;
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::inspection::{Holder, Inspection, Revoked};
 use crate::lease::Lease;
+use crate::observe::Call;
 use crate::owner::Owner;
 use crate::reentry::{Handle, enter};
 use crate::session::{Entry, Renewal, Terms, Wait};
@@ -44,6 +45,11 @@ impl Acquirer {
         let settings = Settings::new(take, client.lease());
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
         Self { client, name, settings, owner: None, terms: OnceLock::new() }
+    }
+
+    /// Returns an acquirer of another share of the same name.
+    pub(crate) fn taking(&self, take: Take) -> Self {
+        self.clone().with(|settings| Settings { take, ..settings })
     }
 
     pub(crate) fn lease(self, lease: Duration) -> Self {
@@ -109,13 +115,12 @@ impl Acquirer {
 
     /// Waits for the lease for at most `wait`.
     pub(crate) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Lease>> {
-        let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-        let until_us = self.client.session().world.now_us().checked_add(wait_us);
-        self.acquire_within(until_us.map_or(Wait::ForEver, |until_us| Wait::Until { until_us })).await
+        self.acquire_within(self.client.session().wait_for(wait)).await
     }
 
     async fn acquire_within(&self, wait: Wait) -> Result<Option<Lease>> {
-        self.enter(wait).await.map_err(|error| self.failed(Operation::Lock, error))
+        let operation = if self.settings.take.kind == Kind::Semaphore { Operation::Acquire } else { Operation::Lock };
+        self.enter(wait).await.map_err(|error| self.failed(operation, error))
     }
 
     async fn enter(&self, wait: Wait) -> Result<Option<Lease>> {
@@ -153,9 +158,29 @@ impl Acquirer {
         }
         let op = Op::Revoke { holder: holder.id, token: holder.token, grace_ms: grace_ms as u64 };
         let name = self.name().map_err(failed)?;
-        match self.client.session().revoke(name, op).await.map_err(failed)? {
+        match self.client.session().ask(Call::Revoke, name, op).await.map_err(failed)? {
             Outcome::Revoking { left_us } => Ok(Revoked::Within(Duration::from_micros(left_us))),
             _ => Ok(Revoked::NotHeld),
+        }
+    }
+
+    /// Changes the number of permits of a semaphore from `from` to `to`.
+    pub(crate) async fn resize(&self, from: u32, to: u32) -> Result<()> {
+        let failed = |error: Error| self.failed(Operation::Resize, error);
+        if !(1..=PERMITS_MAX).contains(&to) {
+            return Err(failed(Error::invalid(format!("{to} permits are out of range: use 1 to {PERMITS_MAX}"))));
+        }
+        let (name, session) = (self.name().map_err(failed)?, self.client.session());
+        session.check_take(&self.settings.take).map_err(failed)?;
+        let op = Op::Resize { from, to, not_after_us: session.not_after_us() };
+        match session.ask(Call::Resize, name, op).await.map_err(failed)? {
+            Outcome::Resized => Ok(()),
+            Outcome::Refused(Refusal::Other { kind: Kind::Semaphore, limit }) => {
+                let message = format!("it has {limit} permits, and this call knows it with {from}");
+                Err(failed(Error::new(ErrorKind::Mismatch, message)))
+            }
+            Outcome::Refused(_) => Err(failed(Error::new(ErrorKind::Mismatch, "the name is not a semaphore"))),
+            _ => Err(failed(Error::new(ErrorKind::Unreachable, "the request was late: try again"))),
         }
     }
 

@@ -10,6 +10,8 @@ use crate::error::{Error, Operation, Result};
 use crate::mutex::Mutex;
 use crate::real::Real;
 use crate::reentry::Handle;
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
 use crate::session::{HandOver, Lanes, Session, Start};
 use crate::settings::check_lease;
 use crate::store::Store;
@@ -107,6 +109,19 @@ impl Leasehold {
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Returns the read-write lock with this name. This does no I/O and never fails: see [`Leasehold::mutex`].
+    #[must_use]
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Returns the semaphore with this name, which has `permits` permits (1 to 999,999). This does no I/O and never fails:
+    /// see [`Leasehold::mutex`].
+    #[must_use]
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore::new(Arc::clone(&self.handle), name.as_ref(), permits)
     }
 
     /// Returns the names of which the store has a record, sorted: locks that are held or waited for, and locks that

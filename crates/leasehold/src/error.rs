@@ -36,6 +36,12 @@ pub enum Operation {
     Connect,
     /// Acquiring a lock: `lock`, `try_lock`, `try_lock_for`, `lock_or_cancel`, and the beginning of `run`.
     Lock,
+    /// Acquiring permits of a semaphore.
+    Acquire,
+    /// Making a read guard a write guard: `UpgradeableReadGuard::upgrade`.
+    Upgrade,
+    /// Changing the number of permits: `Semaphore::resize`.
+    Resize,
     /// Releasing a lock: `Guard::release`.
     Release,
     /// Reading the state of a lock: `Mutex::inspect`.
@@ -56,6 +62,9 @@ impl Operation {
         match self {
             Self::Connect | Self::Begin => None,
             Self::Lock => Some("cannot lock"),
+            Self::Acquire => Some("cannot acquire permits of"),
+            Self::Upgrade => Some("cannot upgrade"),
+            Self::Resize => Some("cannot resize"),
             Self::Release => Some("cannot release"),
             Self::Inspect => Some("cannot inspect"),
             Self::Revoke => Some("cannot revoke"),
@@ -82,6 +91,8 @@ pub enum ErrorKind {
     Foreign,
     /// The queue of this name is full: 10,000 waiters. Nothing was changed; try again later.
     Full,
+    /// The name is of another kind, or has another number of permits. The message names both. Nothing was changed.
+    Mismatch,
     /// Too few nodes of a quorum vote. The message names each node that does not vote, and the reason.
     Quorum,
     /// A quorum was not initialized: a node has a holder or a waiter, or was emptied in the meantime. The message names

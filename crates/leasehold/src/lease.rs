@@ -14,7 +14,15 @@ use crate::error::{Error, Operation, Result};
 use crate::lost::{Lost, Released};
 use crate::lost_signal::LostSignal;
 use crate::reentry::{Handle, Share};
-use crate::session::{GIVEN_BACK_WITHIN_US, Hold};
+use crate::session::{GIVEN_BACK_WITHIN_US, Hold, Wait};
+
+/// How long an upgrade waits for the others.
+#[derive(Clone, Copy)]
+pub(crate) enum Upgrading {
+    ForEver,
+    For(Duration),
+    Now,
+}
 
 /// A lease, and its keeper.
 pub(crate) struct Lease {
@@ -74,6 +82,28 @@ impl Lease {
 
     pub(crate) fn lost(&self) -> LostSignal {
         LostSignal::new(&self.hold)
+    }
+
+    /// Gives a part of the units back, in the background. From now on the lease counts as if that were done (P39).
+    pub(crate) fn lower(self, units: u32) -> Self {
+        if let Some(client) = self.client() {
+            client.session().lower(&self.hold, units);
+        }
+        self
+    }
+
+    /// Makes this lease the only one of its name. Returns it as it is if others hold as well and `wait` is over.
+    pub(crate) async fn upgrade(self, wait: Upgrading) -> Result<std::result::Result<Self, Self>> {
+        let Some(client) = self.client().map(Arc::clone) else { return Ok(Err(self)) };
+        let session = client.session();
+        let wait = match wait {
+            Upgrading::ForEver => Wait::ForEver,
+            Upgrading::For(wait) => session.wait_for(wait),
+            Upgrading::Now => Wait::No,
+        };
+        let upgraded = session.upgrade(&self.hold, wait).await;
+        let hold = upgraded.map_err(|error| error.of(Operation::Upgrade, Some(self.name())))?;
+        Ok(hold.map(|hold| Self::alone(hold, Arc::clone(&client))).ok_or(self))
     }
 
     pub(crate) async fn release(mut self) -> Result<Released> {

@@ -29,6 +29,8 @@
 //! | connect | [`Leasehold::connect`], [`Leasehold::builder`] |
 //! | lock, try to lock, wait with a timeout | [`Mutex::lock`], [`Mutex::try_lock`], [`Mutex::try_lock_for`] |
 //! | lock, work and release in one call | [`Mutex::run`] |
+//! | let many readers in, or one writer | [`Leasehold::rw_lock`] (so far only on `memory:`) |
+//! | let a limited number in | [`Leasehold::semaphore`] (so far only on `memory:`) |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
@@ -151,6 +153,8 @@ mod owner;
 pub mod quorum;
 mod real;
 mod reentry;
+mod rwlock;
+mod semaphore;
 mod session;
 mod settings;
 mod store;
@@ -166,6 +170,8 @@ pub use lost::{Lost, LostReason, Released};
 pub use lost_signal::LostSignal;
 pub use mutex::Mutex;
 pub use owner::Owner;
+pub use rwlock::{ReadGuard, RwLock, UpgradeableReadGuard, WriteGuard};
+pub use semaphore::{Permit, Semaphore};
 
 /// The store `file:`, which the programs of one host share without a server.
 #[cfg(all(feature = "file", target_os = "linux"))]

@@ -186,6 +186,7 @@ impl Mutex {
     }
 
     setting_methods!();
+    setting_methods!(owner);
 
     /// Sets the shortest time for which nobody else can hold the lock, counted from the moment at which a guard of this
     /// mutex is acquired. The default is zero.
@@ -242,7 +243,7 @@ impl Mutex {
         Self(self.0.sticky(keep))
     }
 
-    fn with(self, change: impl FnOnce(Acquirer) -> Acquirer) -> Self {
+    fn with(self, change: impl Fn(Acquirer) -> Acquirer) -> Self {
         Self(change(self.0))
     }
 }

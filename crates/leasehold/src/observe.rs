@@ -49,9 +49,11 @@ pub(crate) enum To {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     Acquire,
+    Upgrade,
     Release,
     Inspect,
     Revoke,
+    Resize,
 }
 
 #[cfg(feature = "tracing")]
@@ -106,9 +108,11 @@ mod on {
     fn span(call: Call, name: &Name) -> Span {
         match call {
             Call::Acquire => debug_span!(target: "leasehold", "acquire", lock = %name),
+            Call::Upgrade => debug_span!(target: "leasehold", "upgrade", lock = %name),
             Call::Release => debug_span!(target: "leasehold", "release", lock = %name),
             Call::Inspect => debug_span!(target: "leasehold", "inspect", lock = %name),
             Call::Revoke => debug_span!(target: "leasehold", "revoke", lock = %name),
+            Call::Resize => debug_span!(target: "leasehold", "resize", lock = %name),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The settings of a mutex, and their conversion to the terms of the session.
+//! The settings of a face, and their conversion to the terms of the session.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, STICKY_MAX_MS};
-use leasehold_spec::{Order, Take};
+use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, PERMITS_MAX, STICKY_MAX_MS};
+use leasehold_spec::{Kind, Order, Take};
 
 use crate::error::{Error, Result};
 use crate::session::{Entry, QueueHint, Renewal, Terms};
 
-/// The settings of a mutex, as the program gave them. [`Settings::terms`] checks them.
+/// The settings of a face, as the program gave them. [`Settings::terms`] checks them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) take: Take,
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings of a mutex that names none but its lease.
+    /// Returns the settings of a face that names none but its lease.
     pub(crate) fn new(take: Take, lease: Duration) -> Self {
         let (renewal, order, entry) = (Renewal::Always, Order::Relaxed, Entry::OnClaim);
         Self { take, lease, renewal, order, entry, sticky: Duration::ZERO, min_hold: Duration::ZERO }
@@ -35,6 +35,7 @@ impl Settings {
     /// `Invalid` for a value out of range, and for settings that contradict each other.
     pub(crate) fn terms(&self, label: Arc<str>) -> Result<Terms> {
         let Self { take, renewal, order, entry, .. } = *self;
+        check_units(&take)?;
         let lease_ms = check_lease(self.lease)?;
         if let Renewal::For { hold_us } = renewal
             && hold_us < lease_ms * 1000
@@ -77,6 +78,18 @@ impl Settings {
             }
         }
     }
+}
+
+/// Checks the number of permits of a semaphore, and of an acquire.
+fn check_units(take: &Take) -> Result<()> {
+    let Take { kind, limit, units, .. } = *take;
+    if kind == Kind::Semaphore && !(1..=PERMITS_MAX).contains(&limit) {
+        return Err(Error::invalid(format!("a semaphore of {limit} permits is out of range: use 1 to {PERMITS_MAX}")));
+    }
+    if !(1..=limit).contains(&units) {
+        return Err(Error::invalid(format!("{units} of {limit} permits can never be acquired: use 1 to {limit}")));
+    }
+    Ok(())
 }
 
 /// Returns the lease in milliseconds, if it is in range.

@@ -1,14 +1,14 @@
 //! Acquire: the lease for a client, a place in the queue, or neither.
 
 use crate::answer::{Joined, Outcome, Rest};
-use crate::grant::{Grant, GrantState};
-use crate::id::allowed_range;
-use crate::limits::{QUEUE_MAX, RANGE_MAX, TICKET_STEPS};
+use crate::grant::Grant;
+use crate::limits::{QUEUE_MAX, TICKET_STEPS};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Acquire, Patience, Place};
 use crate::policy;
-use crate::resource::{Entry, Resource};
+use crate::resource::Resource;
+use crate::step::admit::{entry, grant};
 use crate::step::context::Step;
 use crate::step::notify::notify_holder;
 use crate::step::upgrade::upgrade;
@@ -99,27 +99,6 @@ fn known_attempt(step: &mut Step<'_, '_>, request: &Acquire) -> Option<Outcome> 
     Some(Outcome::Queued { ticket: entry.ticket, left_us: step.first_left_us(), joined: Joined::Before })
 }
 
-pub(super) fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
-    let (now_us, wall_us) = (step.env.lease_us, step.env.wall_us);
-    let token = step.resource.reserved().next(wall_us);
-    let grant = Grant {
-        id: request.id,
-        token,
-        range: allowed_range(policy::range(request.take.kind, request.range.clamp(1, RANGE_MAX)), token, wall_us),
-        since_us: now_us,
-        length_ms: request.lease_ms,
-        state: GrantState::Held,
-        units: request.take.units,
-        mode: request.take.mode,
-        label: request.label.clone(),
-    };
-    let granted = Outcome::Granted { token, left_us: grant.left_us(now_us), range: grant.range };
-    step.resource.last = token;
-    step.resource.grants.add(grant);
-    step.resource.keep(request.id, step.env);
-    granted
-}
-
 /// Puts the attempt into the queue, and returns its ticket.
 fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
     let Step { resource, env, .. } = step;
@@ -135,23 +114,6 @@ fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
         notify_holder(step, before, place.order);
     }
     ticket
-}
-
-pub(super) fn entry(request: &Acquire, place: &Place, (now_us, ticket): (u64, u64)) -> Entry {
-    Entry {
-        id: request.id,
-        ticket,
-        lease_ms: request.lease_ms,
-        range: policy::range(request.take.kind, request.range.clamp(1, RANGE_MAX)),
-        claim_ms: place.claim_ms,
-        limit_us: place.limit_ms.map(|ms| now_us + ms * 1000),
-        seen_us: now_us,
-        hears: place.hears,
-        order: place.order,
-        units: request.take.units,
-        mode: request.take.mode,
-        label: request.label.clone(),
-    }
 }
 
 /// Returns ticket and index of a new entry. A waiter that brings a ticket comes back to its place (P6).

@@ -38,7 +38,7 @@ pub(super) fn renew(step: &mut Step<'_, '_>, request: &Renew) -> (Outcome, Rest)
     let renewed = grants.change(id, |grant| (extend(grant, request, now_us), grant.left_us(now_us)));
     let (is_kept, left_us) = renewed.unwrap_or_default();
     if !is_kept || !policy::keeps_by_span(step.resource) {
-        step.resource.keep(id, step.env);
+        policy::keep(step.resource, id, step.env);
     }
     (Outcome::Renewed { left_us }, rest)
 }

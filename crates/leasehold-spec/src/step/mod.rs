@@ -2,10 +2,11 @@
 //!
 //! | File | Contents |
 //! |---|---|
-//! | `acquire.rs` | acquire: a grant, a place in the queue, or neither |
+//! | `acquire.rs`, `admit.rs` | acquire: a grant, a place in the queue, or neither |
 //! | `held.rs` | renew and reserve: requests about a grant that is held |
 //! | `release.rs` | release, leave and cool down: requests that end an attempt |
-//! | `lower.rs`, `upgrade.rs` | a grant takes fewer units, or all of them |
+//! | `lower.rs` | a grant takes fewer units |
+//! | `upgrade.rs`, `replace.rs` | a grant becomes one that takes all units |
 //! | `resize.rs` | another number of permits |
 //! | `revoke.rs` | revoke: a request to end the grant of another client |
 //! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
@@ -13,11 +14,13 @@
 //! | `context.rs` | the state that all of these change, and the messages that they add |
 
 mod acquire;
+mod admit;
 mod context;
 mod held;
 mod lower;
 mod notify;
 mod release;
+mod replace;
 mod resize;
 mod revoke;
 mod serve;

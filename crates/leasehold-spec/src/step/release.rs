@@ -6,6 +6,7 @@ use crate::id::{GrantId, Token};
 use crate::limits::RETENTION_MS;
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
+use crate::policy;
 use crate::step::context::Step;
 use crate::step::notify::notify_next_waiters;
 
@@ -89,7 +90,7 @@ fn begin_cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u6
         grant.token
     });
     step.resource.last = step.resource.last.max(highest.unwrap_or_default());
-    step.resource.keep(id, step.env);
+    policy::keep(step.resource, id, step.env);
     true
 }
 

@@ -5,6 +5,7 @@ use crate::grant::GrantState;
 use crate::id::{PublicId, Token};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
+use crate::policy;
 use crate::step::context::Step;
 use crate::step::notify::notify_next_waiters;
 
@@ -46,6 +47,6 @@ fn mark_revoked(step: &mut Step<'_, '_>, holder: PublicId, token: Token, grace_m
         range: grant.range,
         event: Event::Revoked,
     };
-    step.resource.keep(id, step.env);
+    policy::keep(step.resource, id, step.env);
     Some(message)
 }

@@ -12,7 +12,7 @@ use crate::mutant::{Mutant, is_on};
 use crate::op::Hears;
 use crate::policy;
 use crate::resource::{Entry, Lapse, Resource};
-use crate::step::upgrade::{end_for_upgrade, pushed_length_ms, upgradeable};
+use crate::step::replace::{end_for_upgrade, pushed_length_ms, upgradeable};
 use crate::take::Mode;
 
 /// The result of settling a name.
@@ -60,7 +60,7 @@ fn move_future_to_now(resource: &mut Resource, env: &Env<'_>) {
     for id in resource.grants.begun_after(now_us) {
         hit(Mark::LeaseDatedAnew);
         resource.grants.change(id, |grant| grant.since_us = now_us);
-        resource.keep(id, env);
+        policy::keep(resource, id, env);
     }
     resource.grants.none_begins_after(now_us);
 }

@@ -122,8 +122,8 @@ fn clients_that_disagree_are_refused() {
     granted(&world.take(id(2, 5), Take::permits(1, 50)));
 }
 
-/// P32: the claim of P, with the newest token, ends beside two grants. P's late re-check must not hear of the same highest
-/// token as in its grant.
+/// P32: the claim of P, with the newest token, ends beside two grants. The reply to P's late re-check must say a larger
+/// one.
 #[test]
 fn a_lease_that_ends_by_time_makes_the_highest_token_larger() {
     let mut world = World::new();

@@ -1,7 +1,44 @@
-//! The settings that every primitive has, each a method that returns the primitive with that setting.
+//! The settings that primitives share, each a method that returns the primitive with that setting.
 
-/// Writes the methods, for a face with the method `fn with(self, impl FnOnce(Acquirer) -> Acquirer) -> Self`.
+/// Writes the methods, for a face with the method `fn with(self, impl Fn(Acquirer) -> Acquirer) -> Self`: the settings of
+/// every primitive, or `owner` for those that can be re-entered.
 macro_rules! setting_methods {
+    (owner) => {
+        /// Sets the owner of the lock: this owner may lock again what it holds, from any task or thread and any number of
+        /// times. Without an owner there is no re-entry.
+        ///
+        /// Locking again costs no round trip. All guards of the owner share one grant and one token. The last guard to go,
+        /// in any order, releases the lease.
+        ///
+        /// If two calls of an owner lock at the same time, the second waits for the first and shares its grant. If the
+        /// first call gave up or failed, the second asks the store itself, at the end of the queue. While the first is
+        /// still acquiring, [`Mutex::try_lock`] by the same owner returns `None`.
+        ///
+        /// The calls of one owner do not exclude each other. That is the purpose of an owner.
+        ///
+        /// # Settings on re-entry
+        ///
+        /// If a guard with a longer [`lease`](Self::lease) is added to a lease that is renewed, the longer lease
+        /// applies to all guards until the last one has gone. The client renews to that length at once, in the background.
+        ///
+        /// All other settings stay as the first guard asked for them. A shorter lease, `max_hold`, `min_hold` or `fair`
+        /// changes nothing. A fixed lease stays fixed and keeps its end. A lease that is renewed stays so, even if the
+        /// re-entry asks for `fixed_lease`.
+        ///
+        /// # After a loss
+        ///
+        /// If the lease is lost, locking again fails with kind `Lost` until the last guard of the lost lease has gone. The
+        /// work under that lease may not have been exclusive, and a new token would hide this.
+        ///
+        /// # Clients
+        ///
+        /// Owners belong to one client. From another client, also in this process, the same owner contends like any other
+        /// caller.
+        #[must_use]
+        pub fn owner(self, owner: &crate::owner::Owner) -> Self {
+            self.with(|inner| inner.owner(owner))
+        }
+    };
     () => {
         /// Sets the lease: how long a lock lasts without a renewal by its holder, from 100 ms to 24 h.
         ///
@@ -50,41 +87,6 @@ macro_rules! setting_methods {
         #[must_use]
         pub fn full_lease(self) -> Self {
             self.with(|inner| inner.full_lease())
-        }
-
-        /// Sets the owner of the lock: this owner may lock again what it holds, from any task or thread and any number of
-        /// times. Without an owner there is no re-entry.
-        ///
-        /// Locking again costs no round trip. All guards of the owner share one grant and one token. The last guard to go,
-        /// in any order, releases the lease.
-        ///
-        /// If two calls of an owner lock at the same time, the second waits for the first and shares its grant. If the
-        /// first call gave up or failed, the second asks the store itself, at the end of the queue. While the first is
-        /// still acquiring, [`Mutex::try_lock`] by the same owner returns `None`.
-        ///
-        /// The calls of one owner do not exclude each other. That is the purpose of an owner.
-        ///
-        /// # Settings on re-entry
-        ///
-        /// If a guard with a longer [`lease`](Self::lease) is added to a lease that is renewed, the longer lease
-        /// applies to all guards until the last one has gone. The client renews to that length at once, in the background.
-        ///
-        /// All other settings stay as the first guard asked for them. A shorter lease, `max_hold`, `min_hold` or `fair`
-        /// changes nothing. A fixed lease stays fixed and keeps its end. A lease that is renewed stays so, even if the
-        /// re-entry asks for `fixed_lease`.
-        ///
-        /// # After a loss
-        ///
-        /// If the lease is lost, locking again fails with kind `Lost` until the last guard of the lost lease has gone. The
-        /// work under that lease may not have been exclusive, and a new token would hide this.
-        ///
-        /// # Clients
-        ///
-        /// Owners belong to one client. From another client, also in this process, the same owner contends like any other
-        /// caller.
-        #[must_use]
-        pub fn owner(self, owner: &crate::owner::Owner) -> Self {
-            self.with(|inner| inner.owner(owner))
         }
     };
 }

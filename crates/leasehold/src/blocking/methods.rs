@@ -1,4 +1,4 @@
-//! The methods that every guard has, for threads.
+//! The methods that guards and faces share, for threads.
 
 /// Writes the methods, for a type of this module whose first field is a [`Lease`](crate::lease::Lease).
 macro_rules! blocking_guard_methods {
@@ -38,3 +38,117 @@ macro_rules! blocking_guard_methods {
 }
 
 pub(super) use blocking_guard_methods;
+
+/// Writes a guard: its type, its methods, and its `Debug`.
+macro_rules! blocking_guard {
+    ($(#[$about:meta])* $guard:ident) => {
+        $(#[$about])*
+        #[must_use = "dropping the guard releases the lease at once"]
+        pub struct $guard(crate::lease::Lease);
+
+        impl $guard {
+            blocking_guard_methods!();
+        }
+
+        impl std::fmt::Debug for $guard {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt_as(stringify!($guard), f)
+            }
+        }
+    };
+}
+pub(super) use blocking_guard;
+
+/// Writes the calls that acquire, for a type of this module whose first field is the face of tasks. Each call has the
+/// arguments, the result and the errors of that face's, and blocks until the result is there.
+macro_rules! blocking_calls {
+    ($face:literal: $($way:ident $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident;)*) => {
+        $(blocking_calls!(@$way $face $call($($arg: $kind),*) -> $guard);)*
+    };
+    (@wait $face:literal $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident) => {
+        #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
+        ///
+        /// # Errors
+        ///
+        #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
+        pub fn $call(&self, $($arg: $kind),*) -> crate::error::Result<$guard> {
+            super::wait::wait(self.0.$call($($arg),*)).map(|guard| $guard(guard.0))
+        }
+    };
+    (@limited $face:literal $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident) => {
+        #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
+        ///
+        /// # Errors
+        ///
+        #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
+        pub fn $call(&self, $($arg: $kind),*) -> crate::error::Result<Option<$guard>> {
+            Ok(super::wait::wait(self.0.$call($($arg),*))?.map(|guard| $guard(guard.0)))
+        }
+    };
+}
+pub(super) use blocking_calls;
+
+/// Writes a call that waits until a canceller is canceled.
+macro_rules! blocking_or_cancel {
+    ($face:literal: $($name:ident = $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident;)*) => {
+        $(
+            #[doc = concat!("Waits like [`", $face, "::", stringify!($call), "`](", $face, "::")]
+            #[doc = concat!(stringify!($call), ")")]
+            /// until `canceller` is canceled, and returns `None` then: see [`super::Mutex::lock_or_cancel`].
+            ///
+            /// # Errors
+            ///
+            #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
+            pub fn $name(
+                &self,
+                $($arg: $kind,)*
+                canceller: &super::canceller::Canceller,
+            ) -> crate::error::Result<Option<$guard>> {
+                Ok(super::wait::wait_or_cancel(self.0.$call($($arg),*), canceller)?.map(|guard| $guard(guard.0)))
+            }
+        )*
+    };
+}
+pub(super) use blocking_or_cancel;
+
+/// Writes `inspect`, `revoke`, the settings and `Debug`, for a type of this module whose first field is the face of tasks.
+macro_rules! blocking_face {
+    ($face:ident, $path:literal) => {
+        impl $face {
+            #[doc = concat!("See [`", $path, "::inspect`](", $path, "::inspect).")]
+            ///
+            /// # Errors
+            ///
+            /// See [`crate::Mutex::inspect`].
+            pub fn inspect(&self) -> crate::error::Result<crate::inspection::Inspection> {
+                super::wait::wait(self.0.inspect())
+            }
+
+            #[doc = concat!("See [`", $path, "::revoke`](", $path, "::revoke).")]
+            ///
+            /// # Errors
+            ///
+            /// See [`crate::Mutex::revoke`].
+            pub fn revoke(
+                &self,
+                holder: &crate::inspection::Holder,
+                grace: std::time::Duration,
+            ) -> crate::error::Result<crate::inspection::Revoked> {
+                super::wait::wait(self.0.revoke(holder, grace))
+            }
+
+            crate::acquirer::setting_methods!();
+
+            fn with(self, change: impl Fn(crate::acquirer::Acquirer) -> crate::acquirer::Acquirer) -> Self {
+                Self(self.0.with(change))
+            }
+        }
+
+        impl std::fmt::Debug for $face {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+pub(super) use blocking_face;

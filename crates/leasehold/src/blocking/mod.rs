@@ -42,6 +42,8 @@ mod mutex;
 mod on_lost;
 #[cfg(feature = "redis")]
 pub mod quorum;
+mod rwlock;
+mod semaphore;
 mod wait;
 
 use std::sync::Arc;
@@ -58,6 +60,8 @@ use self::wait::wait;
 pub use canceller::Canceller;
 pub use guard::Guard;
 pub use mutex::Mutex;
+pub use rwlock::{ReadGuard, RwLock, UpgradeableReadGuard, WriteGuard};
+pub use semaphore::{Permit, Semaphore};
 
 /// A client of one store, like [`crate::Leasehold`]. Clones share it.
 #[derive(Clone, Debug)]
@@ -83,6 +87,18 @@ impl Leasehold {
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(Arc::clone(self.0.handle()), name.as_ref())
+    }
+
+    /// Returns the read-write lock with this name: see [`crate::Leasehold::rw_lock`].
+    #[must_use]
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        RwLock(self.0.rw_lock(name))
+    }
+
+    /// Returns the semaphore with this name and this number of permits: see [`crate::Leasehold::semaphore`].
+    #[must_use]
+    pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
+        Semaphore(self.0.semaphore(name, permits))
     }
 
     /// Returns the names of which the store has a record, sorted: see [`crate::Leasehold::names`].

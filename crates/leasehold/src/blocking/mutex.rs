@@ -117,6 +117,7 @@ impl Mutex {
     }
 
     setting_methods!();
+    setting_methods!(owner);
 
     /// Makes the calling thread the owner. The thread may lock again what it holds, any number of times, and the last
     /// of its guards releases the lease. See [`crate::Mutex::owner`] for the details. This replaces `owner`.
@@ -155,7 +156,7 @@ impl Mutex {
         Self(self.0.sticky(keep))
     }
 
-    fn with(self, change: impl FnOnce(Acquirer) -> Acquirer) -> Self {
+    fn with(self, change: impl Fn(Acquirer) -> Acquirer) -> Self {
         Self(change(self.0))
     }
 }

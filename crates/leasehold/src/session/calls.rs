@@ -2,10 +2,10 @@
 //! what the future began (P16).
 
 use std::future::{Future, poll_fn, ready};
-use std::mem::replace;
+use std::mem::take;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -18,7 +18,7 @@ use super::machine::acquire::{self, Outgoing};
 use super::machine::guards::{self, ReleaseStep, Sending};
 use super::machine::release::accept_reply as accept_return;
 use super::machine::waiting::{self, Dropped, Joined};
-use super::machine::{InFlight, Predecessor, Reply, Verdict};
+use super::machine::{InFlight, Predecessors, Reply, Verdict};
 use super::shared::Shared;
 use super::terms::{Terms, Wait};
 use super::transport::lane;
@@ -149,27 +149,32 @@ async fn ask(name: &Name, mut first: Outgoing, number: u64, mut waiting: Waiting
     verdict.map_err(|_| Error::closed())
 }
 
-/// Sends an acquire behind what is in its way. Both are sent before either is answered: one round trip.
+/// Sends an acquire behind what is in its way. All are sent before any is answered: one round trip.
 async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) -> Reply {
     let mut acquire = send(shared, name, &first.op, &first.request, first.guess);
-    let (counter, op, request) = match replace(&mut first.predecessor, Predecessor::None) {
-        Predecessor::None => return acquire.await,
-        Predecessor::Await(is_sent) => {
-            let _sent_or_over = is_sent.await;
-            return acquire.await;
-        }
-        Predecessor::Send(release) => *release,
-    };
+    let Predecessors { to_send, are_sent } = take(&mut first.before);
     // If this future is dropped, the thread repeats a release without a reply.
-    let mut unfinished = Unfinished { shared, of: Some((counter, Dropped::Release)) };
-    let mut release = send(shared, name, &op, &request, first.guess);
+    let mut releases: Vec<_> = to_send
+        .into_iter()
+        .map(|(counter, op, request)| {
+            let unfinished = Unfinished { shared, of: Some((counter, Dropped::Release)) };
+            (send(shared, name, &op, &request, first.guess), request, unfinished)
+        })
+        .collect();
+    let mut poll_releases = |context: &mut Context<'_>| {
+        releases.retain_mut(|(release, request, unfinished)| {
+            let Poll::Ready(reply) = release.as_mut().poll(context) else { return true };
+            if let Some((counter, _)) = unfinished.of.take() {
+                shared.with(|turn| accept_return(turn, counter, request, reply));
+            }
+            false
+        });
+    };
+    for is_sent in are_sent {
+        let _sent_or_over = is_sent.await;
+    }
     poll_fn(|context| {
-        if unfinished.of.is_some()
-            && let Poll::Ready(reply) = release.as_mut().poll(context)
-        {
-            unfinished.of = None;
-            shared.with(|turn| accept_return(turn, counter, &request, reply));
-        }
+        poll_releases(context);
         acquire.as_mut().poll(context)
     })
     .await

@@ -31,15 +31,16 @@ mod transport;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold_spec::{Answer, Inspection, Name, Op, Outcome};
+use leasehold_spec::{Answer, Inspection, Name, Op, Outcome, Take};
 use tokio::sync::oneshot;
 
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
 pub(crate) use self::machine::{HandOver, Lanes};
-use self::machine::{close, contact, renew, silent};
+use self::machine::{close, contact, lower, renew, silent, upgrade};
 use self::shared::Shared;
 pub(crate) use self::terms::{Entry, QueueHint, Renewal, Terms, Wait};
 pub(crate) use self::transport::thread::Start;
@@ -93,6 +94,20 @@ impl Session {
         observe::call(Call::Acquire, name, calls::acquire(&self.shared, name, terms, wait)).await
     }
 
+    /// Upgrades a hold: see [`machine::upgrade`]. Returns `None` if others hold as well and `wait` is over.
+    pub(crate) async fn upgrade(&self, hold: &Arc<Hold>, wait: Wait) -> Result<Option<Arc<Hold>>> {
+        self.check_usable()?;
+        let terms = self.with(|turn| upgrade::terms(turn, hold))?;
+        observe::call(Call::Upgrade, &hold.name, calls::acquire(&self.shared, &hold.name, &terms, wait)).await
+    }
+
+    /// Gives a part of the units of a hold back, in the background: see [`machine::lower`].
+    pub(crate) fn lower(&self, hold: &Hold, units: u32) {
+        if self.is_ours() {
+            self.with(|turn| lower::lower(turn, hold, units));
+        }
+    }
+
     /// Releases a lock: see [`calls::release`].
     pub(crate) async fn release(&self, hold: &Arc<Hold>) -> Result<Released> {
         observe::call(Call::Release, &hold.name, calls::release(&self.shared, hold)).await
@@ -104,11 +119,11 @@ impl Session {
         self.with(|turn| renew::lengthen(turn, hold, lease_ms));
     }
 
-    /// Revokes a lease, by a request outside any attempt.
-    pub(crate) async fn revoke(&self, name: &Name, op: Op) -> Result<Outcome> {
+    /// Carries out a request outside any attempt.
+    pub(crate) async fn ask(&self, call: Call, name: &Name, op: Op) -> Result<Outcome> {
         let guess = self.with(|turn| turn.ledger.names.guess(name));
         let asking = self.exchange(|link| link.apply(name, &op, guess));
-        let (answer, link, sent_us) = observe::call(Call::Revoke, name, asking).await?;
+        let (answer, link, sent_us) = observe::call(call, name, asking).await?;
         self.note(name, &answer, &*link, sent_us);
         Ok(answer.outcome)
     }
@@ -190,6 +205,23 @@ impl Session {
         self.store.profile().check_take(&terms.take)?;
         let checked = self.check_lease(terms.min_hold_us.div_ceil(1000));
         checked.map_err(|error| Error::invalid(format!("min_hold needs a lease of its length: {error}")))
+    }
+
+    /// Returns the wait that ends so long from now.
+    pub(crate) fn wait_for(&self, wait: Duration) -> Wait {
+        let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let until_us = self.world.now_us().checked_add(wait_us);
+        until_us.map_or(Wait::ForEver, |until_us| Wait::Until { until_us })
+    }
+
+    /// Returns the server time after which a request that is sent now is refused as late.
+    pub(crate) fn not_after_us(&self) -> u64 {
+        self.with(|turn| turn.server.clock.not_after(turn.now.us(), u64::MAX))
+    }
+
+    /// Checks that the store has names of this kind.
+    pub(crate) fn check_take(&self, take: &Take) -> Result<()> {
+        self.store.profile().check_take(take)
     }
 
     /// Checks that the store has leases of this length.

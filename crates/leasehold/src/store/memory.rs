@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use leasehold_spec::{Answer, Delivery, Env, Name, Op, Renew, Resource, SessionId, step};
+use leasehold_spec::{Answer, Delivery, Env, Kind, Name, Op, Renew, Resource, SessionId, step};
 
 use super::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole};
 use crate::error::{Error, ErrorKind};
@@ -61,7 +61,7 @@ impl Store for Memory {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile::default()
+        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

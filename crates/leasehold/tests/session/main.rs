@@ -12,6 +12,7 @@ mod links;
 mod local_queues;
 mod order;
 mod owners;
+mod pools;
 mod rechecks;
 mod renewals;
 mod returns;

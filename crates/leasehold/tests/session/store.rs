@@ -9,7 +9,7 @@ use leasehold::seam::{
     Fault, Guess, Inbox, Link, Message, Pending, Progress, Real, Store, StoreProfile, World, inspect_whole,
 };
 use leasehold::{Error, LostReason, NodeView};
-use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::consume_budget;
 
@@ -100,7 +100,7 @@ impl Store for Opener {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile::default()
+        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

@@ -2,12 +2,14 @@
 
 mod act;
 mod mutex;
+mod pools;
 mod scene;
 mod subject;
 
 use leasehold::{ErrorKind, Inspection, Leasehold, Mutex, blocking};
 use leasehold_spec::Kind;
 
+use pools::Pool;
 use subject::Subject;
 
 use super::Verdict;
@@ -19,6 +21,14 @@ dimension! {
     Primitive {
         /// `Mutex`
         Mutex,
+        /// A reader of an `RwLock`.
+        Read,
+        /// A writer of an `RwLock`.
+        Write,
+        /// A reader of an `RwLock` that may be upgraded.
+        UpgradeableRead,
+        /// A permit of a `Semaphore`.
+        Permits,
     }
 }
 
@@ -109,6 +119,8 @@ enum Meets {
     OwnWaiter,
     /// A lost grant of its owner, whose guard still exists.
     OwnLoss,
+    /// The primitive has no owners.
+    NoOwners,
     /// Its name or lease is refused.
     BadInput,
     /// Its client was closed.
@@ -160,6 +172,8 @@ impl Primitive {
     pub(super) async fn inspect(self, client: &Leasehold, name: &str) -> Inspection {
         match self {
             Self::Mutex => client.mutex(name).inspect().await,
+            Self::Read | Self::Write | Self::UpgradeableRead => client.rw_lock(name).inspect().await,
+            Self::Permits => client.semaphore(name, 1).inspect().await,
         }
         .expect("an answer")
     }
@@ -167,18 +181,22 @@ impl Primitive {
     const fn kind(self) -> Kind {
         match self {
             Self::Mutex => Kind::Mutex,
+            Self::Read | Self::Write | Self::UpgradeableRead => Kind::ReadWrite,
+            Self::Permits => Kind::Semaphore,
         }
     }
 
     fn meets(self, at: Situation) -> Meets {
         match self {
             Self::Mutex => mutex::meets(at),
+            Self::Read | Self::Write | Self::UpgradeableRead | Self::Permits => pools::meets(at),
         }
     }
 
     fn lacks(self, face: Face, call: Call) -> Option<&'static str> {
         match self {
             Self::Mutex => mutex::lacks(face, call),
+            Self::Read | Self::Write | Self::UpgradeableRead | Self::Permits => pools::lacks(face, call),
         }
     }
 
@@ -186,6 +204,10 @@ impl Primitive {
         match (self, face) {
             (Self::Mutex, Face::Tasks) => play::<Mutex>(call, (at, expected), stage).await,
             (Self::Mutex, Face::Threads) => play::<blocking::Mutex>(call, (at, expected), stage).await,
+            (Self::Read, _) => pool::<pools::Read>(face, call, (at, expected), stage).await,
+            (Self::Write, _) => pool::<pools::Write>(face, call, (at, expected), stage).await,
+            (Self::UpgradeableRead, _) => pool::<pools::UpgradeableRead>(face, call, (at, expected), stage).await,
+            (Self::Permits, _) => pool::<pools::Permits>(face, call, (at, expected), stage).await,
         }
     }
 }
@@ -203,14 +225,19 @@ fn expect(primitive: Primitive, face: Face, call: Call, at: Situation) -> Expect
     if let Some(why) = primitive.lacks(face, call) {
         return NotApplicable(why);
     }
+    let met = primitive.meets(at);
+    if met == Meets::NoOwners {
+        return NotApplicable("the primitive has no owners");
+    }
     match call {
-        Call::Lock | Call::TryLock | Call::TryLockFor | Call::Run | Call::LockOrCancel => match primitive.meets(at) {
+        Call::Lock | Call::TryLock | Call::TryLockFor | Call::Run | Call::LockOrCancel => match met {
             Meets::Nothing => Granted,
             Meets::Exclusion | Meets::OwnWaiter if call == Call::TryLock => Busy,
             Meets::Exclusion => InTurn,
             Meets::OwnWaiter => Shares,
             Meets::OwnGrant => ReEnters,
             Meets::OwnLoss => Refuses(ErrorKind::Lost),
+            Meets::NoOwners => NotApplicable("the primitive has no owners"),
             Meets::BadInput => Refuses(ErrorKind::Invalid),
             Meets::ClosedClient => Refuses(ErrorKind::Closed),
         },
@@ -269,6 +296,13 @@ pub(super) async fn run(primitive: Primitive, face: Face, call: Call, at: Situat
     }
     primitive.play(face, call, (at, expected), stage).await;
     Verdict::Passed
+}
+
+async fn pool<P: Pool>(face: Face, call: Call, of: (Situation, Expect), stage: &Stage) {
+    match face {
+        Face::Tasks => play::<pools::Share<P>>(call, of, stage).await,
+        Face::Threads => play::<pools::BlockingShare<P>>(call, of, stage).await,
+    }
 }
 
 async fn play<S: Subject>(call: Call, (at, expected): (Situation, Expect), stage: &Stage) {

@@ -7,7 +7,10 @@ mod holding;
 mod lines;
 mod order;
 mod owners;
+mod pools;
 mod waits;
+
+use leasehold_spec::Kind;
 
 use super::Verdict;
 use super::stage::Stage;
@@ -99,11 +102,65 @@ dimension! {
         ReEntryLengthens,
         /// A thread learns of a loss, by a wait and by a call.
         LossIsToldToThreads,
+        /// Readers hold together, and a writer waits for all of them.
+        ReadersShare,
+        /// A writer that waits stops later readers.
+        WriterStopsLaterReaders,
+        /// A writer that becomes a reader lets the waiting readers in.
+        DowngradeAdmits,
+        /// An upgrade comes before every waiter, and nobody enters while it waits.
+        UpgradeFirst,
+        /// An upgrade that is given up changes nothing.
+        UpgradeGivenUp,
+        /// A dropped upgrade releases the lock.
+        DroppedUpgradeReleases,
+        /// A revoked reader is not upgraded.
+        RevokedUpgradeIsLost,
+        /// A dead writer does not keep the readers behind it out.
+        DeadHeadBlocksNobody,
+        /// A thousand readers behind a writer enter at once.
+        WideWake,
+        /// As many permits are held at a time as there are.
+        PermitsAreCounted,
+        /// Permits that a client has dropped are not in its own way.
+        OwnPermitsAreReleasedFirst,
+        /// The permits of a crashed client come back.
+        PermitsComeBack,
+        /// Clients that disagree about the number or the kind get an error.
+        LimitsDisagree,
+        /// A resize changes the number for everybody.
+        ResizeIsForAll,
+    }
+}
+
+impl Law {
+    /// Returns the kind of the name that the law is about.
+    const fn kind(self) -> Kind {
+        match self {
+            Self::ReadersShare
+            | Self::WriterStopsLaterReaders
+            | Self::DowngradeAdmits
+            | Self::UpgradeFirst
+            | Self::UpgradeGivenUp
+            | Self::DroppedUpgradeReleases
+            | Self::RevokedUpgradeIsLost
+            | Self::DeadHeadBlocksNobody
+            | Self::WideWake => Kind::ReadWrite,
+            Self::PermitsAreCounted
+            | Self::OwnPermitsAreReleasedFirst
+            | Self::PermitsComeBack
+            | Self::LimitsDisagree
+            | Self::ResizeIsForAll => Kind::Semaphore,
+            _ => Kind::Mutex,
+        }
     }
 }
 
 #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
+    if !stage.has(law.kind()) {
+        return Verdict::Unsupported("the store has no such names");
+    }
     match law {
         Law::FifoAcrossClients => order::fifo(stage, order::Clients::Many).await,
         Law::FifoWithinClient => order::fifo(stage, order::Clients::One).await,
@@ -146,6 +203,20 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::ThreadsExcludeEachOther => owners::threads_exclude_each_other(stage).await,
         Law::ReEntryLengthens => owners::re_entry_lengthens(stage).await,
         Law::LossIsToldToThreads => owners::a_loss_is_told_to_threads(stage).await,
+        Law::ReadersShare => pools::readers_share(stage).await,
+        Law::WriterStopsLaterReaders => pools::a_writer_stops_later_readers(stage).await,
+        Law::DowngradeAdmits => pools::a_downgrade_admits(stage).await,
+        Law::UpgradeFirst => pools::an_upgrade_is_first(stage).await,
+        Law::UpgradeGivenUp => pools::an_upgrade_that_is_given_up_changes_nothing(stage).await,
+        Law::DroppedUpgradeReleases => pools::a_dropped_upgrade_releases(stage).await,
+        Law::RevokedUpgradeIsLost => pools::a_revoked_upgrade_is_lost(stage).await,
+        Law::DeadHeadBlocksNobody => pools::a_dead_head_blocks_nobody(stage).await,
+        Law::WideWake => pools::a_wide_wake(stage).await,
+        Law::PermitsAreCounted => pools::permits_are_counted(stage).await,
+        Law::OwnPermitsAreReleasedFirst => pools::own_permits_are_released_first(stage).await,
+        Law::PermitsComeBack => pools::permits_come_back(stage).await,
+        Law::LimitsDisagree => pools::limits_disagree(stage).await,
+        Law::ResizeIsForAll => pools::a_resize_is_for_all(stage).await,
         Law::PrefixesSeparate => return clients::prefixes_separate(stage).await,
     }
     Verdict::Passed

@@ -142,6 +142,13 @@ impl Raw {
         answers
     }
 
+    /// Joins the queue, and dies: its inbox is detached, and it asks no more.
+    pub(in crate::conformance) async fn queue_and_die(&mut self, stage: &Stage) {
+        let id = self.id();
+        self.queue(id, LONG_MS, place()).await;
+        self.detach(stage).await;
+    }
+
     /// Joins the queue. Returns the ticket.
     pub(super) async fn queue(&self, id: GrantId, lease_ms: u64, place: Place) -> u64 {
         match self.acquire(id, lease_ms, Patience::Queue(place)).await.outcome {

@@ -6,25 +6,29 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::limits::{QUEUE_MAX, RANGE_MAX, RUN_PASSES};
+use leasehold_spec::limits::{RANGE_MAX, RUN_PASSES};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place};
 use tokio::sync::oneshot;
 
-use super::attempt::{Attempt, Claim, Phase, Requester};
+use super::attempt::{Attempt, Phase, Requester};
 use super::close;
 use super::connections::{Reply, Route};
 use super::effects::Verdict;
 use super::grant::{Entering, Others, claim_first, end, enter};
+use super::holding::Claim;
 use super::lane::Upkeep;
 use super::ledger::HandOver;
 use super::names::WatchAction;
 use super::order::InFlight;
-use super::precede::{Predecessor, clear_the_way};
+use super::precede::{Predecessors, clear_the_way};
+use super::recheck::rally;
+use super::refusals::{full, refused};
 use super::release::{fail, finish, give_back, note_present, return_ghost};
 use super::replies::{await_repetition, give_lane_up, leave_to_thread, note};
 use super::turn::Turn;
+use super::upgrade;
 use crate::clock::Term;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostReason;
@@ -34,16 +38,13 @@ use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Guess, Link};
 use crate::world::RuntimeId;
 
-/// The pause between two calls to all waiters of a name to re-check.
-const RALLY_US: u64 = 100_000;
-
 /// An acquire that its caller sends.
 pub(crate) struct Outgoing {
     pub(crate) id: GrantId,
     pub(crate) op: Op,
     pub(crate) request: InFlight,
     pub(crate) guess: Guess,
-    pub(crate) predecessor: Predecessor,
+    pub(crate) before: Predecessors,
 }
 
 /// Begins an attempt for one caller. Returns its counter, and the request for the caller to send, if it can.
@@ -76,7 +77,7 @@ fn begin(
 ) -> (u64, Option<Outgoing>) {
     let id = turn.ledger.ids.grant_id();
     let counter = id.counter;
-    let (link, predecessor) = clear_the_way(turn, name, (link, route));
+    let (link, before) = clear_the_way(turn, name, (link, route));
     let queue = if let Requester::Queue(queue) = requester { Some(queue) } else { None };
     // A caller that only tries is in no queue, and may be the first of one all the same.
     let may_hand_on = queue.is_some() || (wait == Wait::No && terms.may_share());
@@ -90,10 +91,11 @@ fn begin(
         turn.ledger.attach(counter, queue);
     }
     turn.ledger.insert(Attempt { range, ..attempt }, turn.server.links.reach());
+    upgrade::begin(turn, counter, terms);
     let outgoing = link.and_then(|link| {
         let (op, request) = request(turn, counter, &link)?;
         turn.ledger.attempts.get_mut(&counter)?.order.leave_to_caller(request.serial);
-        Some(Outgoing { id, op, request, guess: turn.ledger.names.guess(name), predecessor })
+        Some(Outgoing { id, op, request, guess: turn.ledger.names.guess(name), before })
     });
     turn.arm(counter);
     (counter, outgoing)
@@ -251,7 +253,8 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer
             finish(turn, counter, Verdict::Again);
         }
         Outcome::Full => finish(turn, counter, Verdict::Failed(full())),
-        _ => {} // See `to_acquire`.
+        Outcome::Refused(refusal) if is_waiting => refused(turn, counter, refusal, answer.highest),
+        _ => {} // See `to_acquire`. A refused re-check of a grant means nothing: the next renewal says the same.
     }
 }
 
@@ -279,7 +282,8 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     let is_back = joined == Joined::Now && !is_first;
     attempt.latest = answer.highest;
     attempt.ticket = Some(ticket);
-    let (lease_ms, name, queue) = (attempt.terms.lease_ms, attempt.name.clone(), attempt.queue());
+    let (lease_ms, name) = (attempt.terms.lease_ms, attempt.name.clone());
+    let (queue, wait) = (attempt.queue(), attempt.wait);
     if let Phase::Held(holding) = &attempt.phase {
         hit(Mark::QueuedWhileHeld);
         // The grant lapsed, and a late re-check put the same ID into the queue again.
@@ -292,6 +296,8 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
         queue.and_then(|queue| turn.ledger.queues.get(&queue)).is_some_and(|queue| queue.is_told_short());
     let next_us = match is_told_short && !is_on(Mutant::P21ShortLimit) {
         true => turn.now.us(),
+        // Its caller has stopped waiting, and only tries.
+        false if wait == Wait::No => turn.now.us(),
         false => turn.ledger.next_recheck_us(lease_ms, turn.now.us()),
     };
     turn.ledger.set_phase(counter, Phase::Queued { next_us });
@@ -306,26 +312,6 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
         state.waiter = counter;
     }
     turn.ledger.watch(&name, answer.highest, turn.now.us(), left_us, WatchAction::Recheck);
-}
-
-/// A re-check that had to re-enter the queue means that the store dropped our waiters: the others of that name re-check too
-/// (P15). Once is enough: the others, re-checking because of this one, find the same. A single waiter has no others: after
-/// a failover each of ten thousand names re-enters, and none is worth a search through all attempts.
-fn rally(turn: &mut Turn<'_>, name: &Name, except: u64) {
-    match turn.ledger.names.get_mut(name) {
-        Some(state) if state.attempts > 1 && state.rallied_us + RALLY_US < turn.now.us() => {
-            state.rallied_us = turn.now.us();
-        }
-        _ => return,
-    }
-    hit(Mark::Rallied);
-    for counter in turn.ledger.counters() {
-        let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { continue };
-        if counter != except && attempt.name == *name && matches!(attempt.phase, Phase::Queued { .. }) {
-            attempt.set_next(turn.now.us());
-            turn.arm(counter);
-        }
-    }
 }
 
 /// Leaves a waiter where it is after an answer that is older than what is known. If the next re-check were due, a store
@@ -372,12 +358,6 @@ fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
     }
 }
 
-pub(crate) fn full() -> Error {
-    let message =
-        format!("the queue is full ({QUEUE_MAX} waiters), and nothing was queued: try again later, or split the name");
-    Error::new(ErrorKind::Full, message)
-}
-
 /// Checks that an answer is one to an acquire. Otherwise a reply was lost on the way, and each request on this connection
 /// gets the reply of the one before it from now on. None of them can be believed, this one least.
 fn to_acquire(answer: Answer, request: &InFlight) -> Reply {
@@ -389,6 +369,7 @@ fn to_acquire(answer: Answer, request: &InFlight) -> Reply {
             | Outcome::Gone
             | Outcome::Late
             | Outcome::Full
+            | Outcome::Refused(_)
     );
     if is_one {
         return Ok(answer);

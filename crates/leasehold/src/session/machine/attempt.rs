@@ -21,13 +21,12 @@ use leasehold_spec::{Answer, Contention, GrantId, Name, Rest, Token};
 use tokio::sync::oneshot;
 
 use super::effects::{Effects, Verdict};
+use super::holding::{Holding, Reach};
 use super::order::{InFlight, SendOrder};
 use super::returning::Returning;
 use crate::clock::margin_us;
-use crate::lost::LostReason;
 use crate::session::bounds::{ANSWER_MAX_US, RETRY_US};
 use crate::session::hold::Hold;
-use crate::session::local::budget::HandOverBudget;
 use crate::session::terms::{Entry, Terms, Wait};
 
 /// How many damaged replies in a row show that the record is damaged. One may be the hiccup of a proxy.
@@ -51,6 +50,8 @@ pub(crate) struct Attempt {
     pub(crate) in_flight: Option<InFlight>,
     /// How many damaged replies came in a row.
     pub(crate) damaged: u32,
+    /// The attempt that upgrades this one; 0: none.
+    pub(crate) upgrade: u64,
     /// The earliest alarm that is set.
     pub(crate) alarm_us: u64,
 }
@@ -94,28 +95,6 @@ pub(crate) enum Phase {
     Returning(Returning),
 }
 
-pub(crate) struct Holding {
-    /// The hold of the guard that is out, or of the next one.
-    pub(crate) hold: Arc<Hold>,
-    /// The grant of the store, and how far it may be handed on.
-    pub(crate) budget: HandOverBudget,
-    /// How long it is kept for the next caller; `None` while a guard is out.
-    pub(crate) kept_until_us: Option<u64>,
-    /// How long it is kept after its last use.
-    pub(crate) sticky_us: u64,
-    pub(crate) granted_us: u64,
-    /// When to renew it; `u64::MAX` for a fixed lease.
-    pub(crate) renew_us: u64,
-    /// A fixed lease that a message brought is claimed once.
-    pub(crate) claim: Claim,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claim {
-    Due,
-    Done,
-}
-
 /// Statements about a grant that can arrive before it.
 #[derive(Default)]
 pub(crate) struct Early {
@@ -148,48 +127,10 @@ impl Shortened {
     }
 }
 
-/// Whether the session's own connection is up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    Online,
-    Offline,
-}
-
 /// Returns when a caller with this deadline stops waiting. If a reply is due later than the deadline, the caller waits for
 /// it, but no longer than [`ANSWER_MAX_US`] after the deadline.
 pub(crate) fn wait_ends_us(until_us: u64, answer_us: u64) -> u64 {
     until_us.max(answer_us.min(until_us.saturating_add(ANSWER_MAX_US)))
-}
-
-impl Holding {
-    /// Returns whether a guard of it is out.
-    pub(crate) fn is_in_use(&self) -> bool {
-        self.kept_until_us.is_none()
-    }
-
-    /// Returns whether it has been kept for long enough.
-    pub(crate) fn is_kept_no_longer(&self, now_us: u64) -> bool {
-        self.kept_until_us.is_some_and(|until_us| until_us <= now_us)
-    }
-
-    /// Replaces the hold by the next one of the same grant.
-    pub(crate) fn succeed(&mut self, token: Token, effects: &mut Effects) {
-        let hold = Arc::new(self.hold.next(token, self.budget.contention()));
-        effects.end_hold(&self.hold, LostReason::Released);
-        self.hold = hold;
-    }
-
-    pub(crate) fn shorten(&mut self, by_us: u64) {
-        self.hold.shorten(by_us);
-        self.budget.shorten(by_us);
-    }
-
-    /// Returns when something is due, whatever is in flight.
-    fn due_us(&self, reach: Reach) -> u64 {
-        let kept_until_us = self.kept_until_us.unwrap_or(u64::MAX);
-        let reserve_us = if reach == Reach::Online && self.budget.wants_range() { 0 } else { u64::MAX };
-        self.hold.valid_until_us().min(kept_until_us).min(reserve_us)
-    }
 }
 
 impl Attempt {
@@ -216,6 +157,7 @@ impl Attempt {
             early: Early::default(),
             in_flight: None,
             damaged: 0,
+            upgrade: 0,
             alarm_us: u64::MAX,
         }
     }
@@ -342,6 +284,14 @@ impl Attempt {
                 Phase::Ended { used, .. } => *used == hold.token,
                 _ => false,
             }
+    }
+
+    /// Returns the hold of a held lease.
+    pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
+        match &self.phase {
+            Phase::Held(holding) => Some(Arc::clone(&holding.hold)),
+            _ => None,
+        }
     }
 
     pub(crate) fn is_ended(&self) -> bool {

@@ -11,8 +11,9 @@ use leasehold_spec::Answer;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 
-use super::attempt::{Attempt, Reach};
+use super::attempt::Attempt;
 use super::effects::Effects;
+use super::holding::Reach;
 use super::lane::{Lane, Lanes, Upkeep};
 use super::order::{InFlight, same};
 use crate::error::{Error, ErrorKind};

@@ -10,7 +10,7 @@ use super::connections::for_now;
 use super::lane::Upkeep;
 use super::ledger::Stage;
 use super::turn::Turn;
-use super::{close, grant, release, replies};
+use super::{close, grant, lower, release, replies};
 use crate::clock::Sample;
 use crate::error::{Error, Result};
 use crate::store::{Link, Message, Progress};
@@ -49,6 +49,7 @@ pub(crate) fn meet(turn: &mut Turn<'_>, run_id: &str) {
 pub(crate) fn attached(turn: &mut Turn<'_>, link: Arc<dyn Link>) {
     if turn.server.links.take_new_run() {
         release::repeat_releases(turn);
+        lower::repeat(turn);
     }
     turn.server.links.set_home(Some(link));
     if !is_on(Mutant::P15NoResync) {

@@ -7,6 +7,7 @@ use leasehold_spec::{GrantId, Name, Op};
 use super::acquire::{self, begin_for_queue};
 use super::attempt::{Attempt, Phase};
 use super::connections::Route;
+use super::lower::{self, Lowering};
 use super::order::InFlight;
 use super::release::{self, fail, give_back};
 use super::renew::{self, Batch};
@@ -22,6 +23,7 @@ pub(crate) enum DueRequest {
     Return { counter: u64, name: Name, op: Op, request: InFlight },
     Renew(Batch),
     Reserve(Reserving),
+    Lower(Lowering),
     Acquire { id: GrantId, name: Name, op: Op, request: InFlight },
     Settle { name: Name, request: InFlight },
 }
@@ -41,7 +43,7 @@ pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<DueRequest> {
     while let Some(counters) = turn.ledger.agenda.batches.take_overdue(turn.now.us()) {
         counters.into_iter().for_each(|counter| turn.ledger.arm(counter, reach));
     }
-    let (mut requests, mut reservations, mut turns) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut requests, mut beside, mut turns) = (Vec::new(), Vec::new(), Vec::new());
     loop {
         while let Some((at_us, counter)) = turn.ledger.agenda.attempts.pop(turn.now.us()) {
             // The alarm of an attempt that is over, or that has an earlier alarm, is dropped.
@@ -49,7 +51,7 @@ pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<DueRequest> {
             let Some(attempt) = turn.ledger.attempts.get_mut(&counter).filter(rings) else { continue };
             attempt.alarm_us = u64::MAX;
             if attempt.due_us(reach) <= turn.now.us()
-                && let Some(Waits { kind, rank, until_us }) = serve(turn, counter, &mut reservations)
+                && let Some(Waits { kind, rank, until_us }) = serve(turn, counter, &mut beside)
             {
                 turn.ledger.agenda.windows.wait(kind, rank, counter);
                 turns.push((counter, until_us));
@@ -67,7 +69,7 @@ pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<DueRequest> {
         Some(DueRequest::Return { counter, name, op, request })
     });
     requests.extend(renew::due_requests(turn).into_iter().map(DueRequest::Renew));
-    requests.extend(reservations.into_iter().map(DueRequest::Reserve));
+    requests.extend(beside);
     requests.extend(settles.into_iter().map(|(name, request)| DueRequest::Settle { name, request }));
     take_turns(turn, Kind::Recheck, &mut requests, |turn, counter| {
         let (id, name, op, request) = acquire::due_request(turn, counter)?;
@@ -113,8 +115,9 @@ fn take_turns(
     }
 }
 
-/// Does what is due of an attempt. If it has to send something, returns how it waits for its turn.
-fn serve(turn: &mut Turn<'_>, counter: u64, reservations: &mut Vec<Reserving>) -> Option<Waits> {
+/// Does what is due of an attempt. If it has to send something, returns how it waits for its turn. Requests to which no
+/// turn applies are added to `beside`.
+fn serve(turn: &mut Turn<'_>, counter: u64, beside: &mut Vec<DueRequest>) -> Option<Waits> {
     let is_overdue = |request: &mut InFlight| request.until_us <= turn.now.us();
     if let Some(request) = turn.ledger.attempts.get_mut(&counter)?.in_flight.take_if(is_overdue) {
         turn.server.links.doubt(&mut turn.ledger.agenda, &request.link);
@@ -152,7 +155,11 @@ fn serve(turn: &mut Turn<'_>, counter: u64, reservations: &mut Vec<Reserving>) -
         }
         Phase::Held(holding) if holding.is_kept_no_longer(turn.now.us()) => give_back(turn, counter),
         Phase::Held(holding) if holding.budget.wants_range() && turn.server.links.home().is_some() => {
-            reservations.extend(reserve::due_request(turn, counter));
+            beside.extend(reserve::due_request(turn, counter).map(DueRequest::Reserve));
+            return None;
+        }
+        Phase::Held(holding) if holding.owes_lower(turn.now.us()) && turn.server.links.home().is_some() => {
+            beside.extend(lower::due_request(turn, counter).map(DueRequest::Lower));
             return None;
         }
         Phase::Held(holding) => return renewal(holding.hold.valid_until_us()),

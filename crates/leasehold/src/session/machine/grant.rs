@@ -15,12 +15,14 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Delivery, Event, GrantId, LostHow, Name, Rest, Token};
 
-use super::attempt::{Claim, Holding, Phase, Requester, Shortened};
+use super::attempt::{Phase, Requester, Shortened};
 use super::effects::Verdict;
 use super::hand_over::adopt;
+use super::holding::{Claim, Holding};
 use super::names::WatchAction;
 use super::release::{finish, give_back, note_present, return_ghost};
 use super::turn::Turn;
+use super::upgrade;
 use crate::clock::{Term, margin_us};
 use crate::lost::LostReason;
 use crate::session::expiry::Lifetime;
@@ -194,8 +196,11 @@ pub(crate) fn enter(turn: &mut Turn<'_>, counter: u64, entering: Entering) {
     let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;
     let renew_us = if is_whole { u64::MAX } else { term.renew_us };
     let (kept_until_us, granted_us) = (None, turn.now.us());
-    let holding = Holding { hold: Arc::clone(&hold), budget, kept_until_us, sticky_us, granted_us, renew_us, claim };
+    let (out, lowered) = (Arc::clone(&hold), None);
+    let holding = Holding { hold: out, budget, kept_until_us, sticky_us, granted_us, renew_us, claim, lowered };
     attempt.phase = Phase::Held(holding);
+    let terms = Arc::clone(&attempt.terms);
+    upgrade::complete(turn, &terms);
     turn.ledger.effects.verdict(number, caller, Verdict::Granted(hold));
     adopt(turn.ledger, counter);
 }
@@ -248,6 +253,9 @@ fn supersede(turn: &mut Turn<'_>, counter: u64, token: Token) {
 
 /// The store says that a grant is not ours any more.
 pub(crate) fn lose(turn: &mut Turn<'_>, counter: u64, how: LostHow, highest: Token) {
+    if upgrade::awaits_upgrade(turn, counter, how) {
+        return;
+    }
     let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
     let Phase::Held(holding) = &attempt.phase else { return };
     let reason = match holding.budget.why_lost(how, highest) {

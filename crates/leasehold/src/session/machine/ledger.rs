@@ -16,8 +16,9 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Name, Token};
 use tokio::sync::oneshot;
 
-use super::attempt::{Attempt, Holding, Phase, Reach, Requester, wait_ends_us};
+use super::attempt::{Attempt, Phase, Requester, wait_ends_us};
 use super::effects::{Effects, Verdict};
+use super::holding::{Holding, Reach};
 use super::ids::Ids;
 use super::names::{Names, WatchAction};
 use super::returning::Releases;
@@ -112,9 +113,7 @@ impl Ledger {
         attempt.order.take_followers().into_iter().for_each(|follower| self.effects.signal(follower));
         if let Some(state) = self.names.get_mut(&attempt.name) {
             state.attempts -= 1;
-            if state.going_back == counter {
-                state.going_back = 0;
-            }
+            state.going_back.retain(|returning| *returning != counter);
         }
         self.names.sweep(&attempt.name);
         if self.stage != Stage::Open && self.is_drained() {

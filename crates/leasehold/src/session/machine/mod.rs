@@ -11,10 +11,12 @@
 //! ```text
 //!   due  waiting  guards  contact  close    what to do now · callers that wait and give up · guards that end ·
 //!    │  ╱       ╱                            connections that come and go, messages · the end of the session
-//!   acquire renew reserve recheck  the operations
+//!   acquire renew reserve lower    the operations
+//!   recheck
 //!     ╲      │      ╱
 //!         grant                    how a lease is entered, shortened and lost
 //!        ╱     ╲
+//!       │    upgrade               an attempt that replaces the grant of another one
 //!   hand_over  precede             hand-over inside the process · what is sent before an acquire
 //!        ╲     ╱
 //!        release                   how an attempt is returned to the store
@@ -34,13 +36,16 @@ mod effects;
 mod grant;
 pub(crate) mod guards;
 mod hand_over;
+mod holding;
 mod ids;
 mod lane;
 mod ledger;
+pub(crate) mod lower;
 mod names;
 mod order;
 mod precede;
 pub(crate) mod recheck;
+mod refusals;
 pub(crate) mod release;
 pub(crate) mod renew;
 mod replies;
@@ -48,6 +53,7 @@ pub(crate) mod reserve;
 mod returning;
 mod server;
 mod turn;
+pub(crate) mod upgrade;
 pub(crate) mod waiting;
 
 use std::sync::Arc;
@@ -64,7 +70,7 @@ pub(crate) use self::lane::{Lanes, Upkeep};
 pub(crate) use self::ledger::HandOver;
 use self::ledger::Ledger;
 pub(crate) use self::order::InFlight;
-pub(crate) use self::precede::Predecessor;
+pub(crate) use self::precede::Predecessors;
 use self::server::Server;
 use self::turn::Moment;
 pub(crate) use self::turn::Turn;

@@ -32,8 +32,9 @@ pub(crate) struct NameState {
     /// The attempt that the store queued last.
     pub(crate) waiter: u64,
     watch: Option<Watch>,
-    /// The attempt whose lease is being returned; 0: none. Of several, the one with the latest grant.
-    pub(crate) going_back: u64,
+    /// The attempts whose leases are being returned and may be in the way of an acquire. Of a mutex, that with the latest
+    /// grant.
+    pub(crate) going_back: Vec<u64>,
 }
 
 /// A lease that somebody else holds, and when to re-check its name.

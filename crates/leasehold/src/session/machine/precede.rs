@@ -1,4 +1,4 @@
-//! The release that a client sends before its own acquire.
+//! The releases that a client sends before its own acquire.
 //!
 //! A lease of this session that nobody uses is in the way of the session's own acquire of the same name. There are two such
 //! leases: one that is kept on other terms, and one whose guard was dropped and whose release the thread has still to send.
@@ -15,29 +15,30 @@ use tokio::sync::oneshot;
 use super::attempt::Phase;
 use super::connections::Route;
 use super::ledger::Ledger;
-use super::order::InFlight;
+use super::order::{InFlight, same};
 use super::release;
 use super::turn::Turn;
 use crate::store::Link;
 
-/// The release that comes right before an acquire, on the same connection.
-pub(crate) enum Predecessor {
-    None,
-    /// The caller of the acquire sends it.
-    Send(Box<(u64, Op, InFlight)>),
-    /// The thread is about to send it, and signals that.
-    Await(oneshot::Receiver<()>),
+/// The releases that come right before an acquire, on the same connection. A pool can have several.
+#[derive(Default)]
+pub(crate) struct Predecessors {
+    /// The caller of the acquire sends these.
+    pub(crate) to_send: Vec<(u64, Op, InFlight)>,
+    /// The thread is about to send these, and signals that.
+    pub(crate) are_sent: Vec<oneshot::Receiver<()>>,
 }
 
 /// Returns the connection of an acquire that its caller sends, and what comes right before it. Without a connection the
-/// thread sends both, in this order.
+/// thread sends all of it, in this order.
 pub(crate) fn clear_the_way(
     turn: &mut Turn<'_>,
     name: &Name,
     (link, route): (Option<Arc<dyn Link>>, &Route),
-) -> (Option<Arc<dyn Link>>, Predecessor) {
+) -> (Option<Arc<dyn Link>>, Predecessors) {
+    let mut before = Predecessors::default();
     if is_on(Mutant::P16TriesBefore) {
-        return (link, Predecessor::None);
+        return (link, before);
     }
     if let Some(kept) = kept_of(turn.ledger, name) {
         release::begin_return(turn, kept);
@@ -45,9 +46,16 @@ pub(crate) fn clear_the_way(
             turn.arm(kept);
         }
     }
-    let Some(link) = link else { return (None, Predecessor::None) };
-    let (link, predecessor) = hurry(turn, name, (&link, route)).unwrap_or((link, Predecessor::None));
-    (Some(link), predecessor)
+    let Some(mut link) = link else { return (None, before) };
+    let returning = turn.ledger.names.get(name).map(|state| state.going_back.clone()).unwrap_or_default();
+    let mut is_chosen = false;
+    for counter in returning {
+        // A release that is on its way on another connection than the first one is not waited for.
+        if let Some(chosen) = hurry(turn, counter, ((&link, is_chosen), route), &mut before) {
+            (link, is_chosen) = (chosen, true);
+        }
+    }
+    (Some(link), before)
 }
 
 /// Returns the attempt that keeps a lease of this name which nobody uses.
@@ -59,34 +67,36 @@ fn kept_of(ledger: &Ledger, name: &Name) -> Option<u64> {
     })
 }
 
-/// Returns the connection on which a release of this name is sent, or was sent, and what is still to do for that.
+/// Returns the connection on which a release is sent, or was sent, and adds what is still to do for that.
 fn hurry(
     turn: &mut Turn<'_>,
-    name: &Name,
-    (link, route): (&Arc<dyn Link>, &Route),
-) -> Option<(Arc<dyn Link>, Predecessor)> {
-    let counter = turn.ledger.names.get(name)?.going_back;
+    counter: u64,
+    ((link, is_chosen), route): ((&Arc<dyn Link>, bool), &Route),
+    before: &mut Predecessors,
+) -> Option<Arc<dyn Link>> {
     let attempt = turn.ledger.attempts.get_mut(&counter)?;
-    let may_use = |link: &Arc<dyn Link>| turn.server.links.may_use(link, route.runtime);
+    let may_use =
+        |other: &Arc<dyn Link>| turn.server.links.may_use(other, route.runtime) && (!is_chosen || same(other, link));
     // A release on the lane of another runtime is no use to this caller: it is sent again, by a connection that is driven.
     let in_flight = attempt.in_flight.as_ref().filter(|request| may_use(&request.link));
     let follow = attempt.order.follow().filter(|link| may_use(link)).cloned();
     let Phase::Returning(returning) = &attempt.phase else { return None };
     if let Some(InFlight { link, serial, .. }) = in_flight {
         let link = Arc::clone(link);
-        let is_sent = attempt.order.has_sent_return(*serial);
-        let predecessor = if is_sent { Predecessor::None } else { Predecessor::Await(attempt.order.wait_behind()) };
-        return Some((link, predecessor));
+        if !attempt.order.has_sent_return(*serial) {
+            before.are_sent.push(attempt.order.wait_behind());
+        }
+        return Some(link);
     }
     if returning.next_us > turn.now.us() {
         return None; // It was refused a moment ago, and would be again.
     }
     // The acquire that it ends may be in flight on `follow`: on another connection it would overtake that acquire.
     if !attempt.order.may_be_followed() || attempt.order.has_followers() {
-        let link = follow.or_else(|| turn.server.links.home().cloned())?;
-        let is_sent = attempt.order.wait_behind();
+        let link = follow.or_else(|| turn.server.links.home().filter(|home| may_use(home)).cloned())?;
+        before.are_sent.push(attempt.order.wait_behind());
         turn.arm(counter);
-        return Some((link, Predecessor::Await(is_sent)));
+        return Some(link);
     }
     let link = follow.unwrap_or_else(|| Arc::clone(link));
     let (op, request) = release::request(turn, counter, Arc::clone(&link))?;
@@ -94,5 +104,6 @@ fn hurry(
         attempt.order.note_return(request.serial);
     }
     turn.arm(counter);
-    Some((link, Predecessor::Send(Box::new((counter, op, request)))))
+    before.to_send.push((counter, op, request));
+    Some(link)
 }

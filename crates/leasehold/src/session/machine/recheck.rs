@@ -5,6 +5,7 @@ use std::sync::Arc;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::{Name, Token};
 
+use super::attempt::Phase;
 use super::connections::Reply;
 use super::ledger::Ledger;
 use super::names::WatchAction;
@@ -14,6 +15,9 @@ use super::turn::Turn;
 use crate::session::agenda::window::Kind;
 use crate::session::bounds::{ANSWER_MAX_US, RETRY_US};
 use crate::store::Fault;
+
+/// The pause between two calls to all waiters of a name to re-check.
+const RALLY_US: u64 = 100_000;
 
 /// Lets a waiter re-check each name whose watched lease has ended. A name without a waiter is settled: returns the settles
 /// to send now.
@@ -62,5 +66,25 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, name: &Name, request: &InFlight,
         // The record is damaged, and nobody here wants the name.
         Err(Fault::Damaged(_)) if !turn.ledger.names.is_wanted(name) => {}
         Err(_) => turn.ledger.watch(name, Token::NONE, turn.now.us(), RETRY_US, WatchAction::Settle),
+    }
+}
+
+/// A re-check that had to re-enter the queue means that the store dropped our waiters: the others of that name re-check too
+/// (P15). Once is enough: the others, re-checking because of this one, find the same. A single waiter has no others: after
+/// a failover each of ten thousand names re-enters, and none is worth a search through all attempts.
+pub(crate) fn rally(turn: &mut Turn<'_>, name: &Name, except: u64) {
+    match turn.ledger.names.get_mut(name) {
+        Some(state) if state.attempts > 1 && state.rallied_us + RALLY_US < turn.now.us() => {
+            state.rallied_us = turn.now.us();
+        }
+        _ => return,
+    }
+    hit(Mark::Rallied);
+    for counter in turn.ledger.counters() {
+        let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { continue };
+        if counter != except && attempt.name == *name && matches!(attempt.phase, Phase::Queued { .. }) {
+            attempt.set_next(turn.now.us());
+            turn.arm(counter);
+        }
     }
 }

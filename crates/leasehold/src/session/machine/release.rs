@@ -111,13 +111,17 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     }
 }
 
-/// Notes which attempt is in the way of this session's next acquire of a name (`precede.rs`).
+/// Notes that an attempt is in the way of this session's next acquire of a name (`precede.rs`).
 fn note_going_back(ledger: &mut Ledger, name: &Name, counter: u64, token: Token) {
     let Some(state) = ledger.names.get_mut(name) else { return };
-    let known = ledger.attempts.get(&state.going_back).map(|attempt| attempt.latest);
-    if known.is_none_or(|known| token > known) {
-        state.going_back = counter;
+    if !state.kind.is_pool() {
+        let latest = |counter: &u64| ledger.attempts.get(counter).map(|attempt| attempt.latest);
+        if state.going_back.iter().filter_map(latest).any(|known| known >= token) {
+            return;
+        }
+        state.going_back.clear();
     }
+    state.going_back.push(counter);
 }
 
 /// Forgets an attempt whose lease the store has ended. A failover can bring the lease back: the revocation may be among

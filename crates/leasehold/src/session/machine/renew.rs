@@ -7,10 +7,11 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, From, LostHow, Name, Outcome, Renew};
 
-use super::attempt::{Attempt, Claim, Holding, Phase};
+use super::attempt::{Attempt, Phase};
 use super::connections::Reply;
 use super::effects::Verdict;
 use super::grant::{Entering, Others, enter, lose, note_others};
+use super::holding::{Claim, Holding};
 use super::order::InFlight;
 use super::release::finish;
 use super::replies::note;

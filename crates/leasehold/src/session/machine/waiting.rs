@@ -14,15 +14,17 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::sync::oneshot;
 
-use super::acquire::{Outgoing, begin_for_queue, full};
+use super::acquire::{Outgoing, begin_for_queue};
 use super::attempt::{Attempt, Phase, wait_ends_us};
 use super::effects::Verdict;
 use super::hand_over::enter_kept;
 use super::lane::Upkeep;
 use super::ledger::{HandOver, Ledger, Stage};
+use super::refusals::full;
 use super::release::give_back;
 use super::replies::{give_up_reply, leave_to_thread};
 use super::turn::Turn;
+use super::upgrade;
 use crate::error::Error;
 use crate::observe::Event;
 use crate::session::local::queue::{Waiter, WaiterId};
@@ -206,6 +208,9 @@ pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
 /// Gives the caller of an attempt its result at its deadline, and ends the attempt.
 pub(crate) fn expire(turn: &mut Turn<'_>, counter: u64) {
     hit(Mark::PatienceOver);
+    if upgrade::try_once_more(turn, counter) {
+        return;
+    }
     let verdict = verdict_at_deadline(turn, counter);
     if let Some(attempt) = turn.ledger.attempts.get_mut(&counter) {
         attempt.tell(&mut turn.ledger.effects, verdict);

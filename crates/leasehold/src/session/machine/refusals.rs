@@ -1,0 +1,65 @@
+//! Acquires that the store refuses, and their errors.
+
+use leasehold_spec::limits::QUEUE_MAX;
+use leasehold_spec::{Kind, LostHow, Refusal, Take, Token};
+
+use super::effects::Verdict;
+use super::grant;
+use super::release::{fail, finish};
+use super::turn::Turn;
+use super::upgrade::upgraded;
+use crate::error::{Error, ErrorKind};
+use crate::lost::{Lost, LostReason};
+
+/// Ends an attempt that the store has refused.
+pub(crate) fn refused(turn: &mut Turn<'_>, counter: u64, refusal: Refusal, highest: Token) {
+    if refusal == Refusal::NoGrant {
+        return lose_read_grant(turn, counter, highest);
+    }
+    let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
+    let error = contradicts(&attempt.terms.take, refusal);
+    finish(turn, counter, Verdict::Failed(error));
+}
+
+/// The store does not hold the grant that an upgrade names: it is lost, and the upgrade with it.
+fn lose_read_grant(turn: &mut Turn<'_>, counter: u64, highest: Token) {
+    let Some(upgrade) = turn.ledger.attempts.get(&counter) else { return };
+    let (name, read) = (upgrade.name.clone(), upgraded(&upgrade.terms));
+    let mut reason = LostReason::Expired;
+    if let Some((read, attempt)) = read.and_then(|read| Some((read, turn.ledger.attempts.get_mut(&read)?))) {
+        // No upgrade is waited for any more.
+        attempt.upgrade = 0;
+        let hold = attempt.hold();
+        grant::lose(turn, read, LostHow::NotHeld, highest);
+        reason = hold.and_then(|hold| hold.why_lost()).unwrap_or(reason);
+    }
+    fail(turn, counter, Lost::new(&name, reason).into());
+}
+
+/// Returns the error of a caller that knows another kind or another limit of the name than its record (P31, P40).
+fn contradicts(take: &Take, refusal: Refusal) -> Error {
+    let (kind, limit) = match refusal {
+        Refusal::Other { kind, limit } => (kind, limit),
+        Refusal::TooMany { limit } => (take.kind, limit),
+        Refusal::NoGrant => (take.kind, take.limit),
+    };
+    let known = match kind {
+        Kind::Semaphore => format!("a semaphore with {limit} permits"),
+        other => format!("a {}", other.word()),
+    };
+    let asked = match take.kind {
+        Kind::Semaphore => format!("{} of {} permits of a semaphore", take.units, take.limit),
+        other => format!("a {}", other.word()),
+    };
+    let message = format!(
+        "the name is {known}, and this call is for {asked}: use one kind and one number of permits everywhere. The \
+         store forgets them a minute after the last use"
+    );
+    Error::new(ErrorKind::Mismatch, message)
+}
+
+pub(crate) fn full() -> Error {
+    let message =
+        format!("the queue is full ({QUEUE_MAX} waiters), and nothing was queued: try again later, or split the name");
+    Error::new(ErrorKind::Full, message)
+}

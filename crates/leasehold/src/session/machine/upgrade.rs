@@ -1,0 +1,91 @@
+//! Upgrade: an attempt that replaces the grant of another attempt of this session (P37, P38).
+//!
+//! The read grant is held and renewed while its upgrade waits. The store ends it in the step that grants the upgrade. The
+//! session may learn of the two in either order: a renewal of the read grant may be told that it is lost before the
+//! message arrives that brings the upgrade.
+
+use std::sync::Arc;
+
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{LostHow, Mode, Take};
+
+use super::attempt::Phase;
+use super::returning::{GivenUp, ReturnKind};
+use super::turn::Turn;
+use crate::lost::{Lost, LostReason};
+use crate::session::bounds::RETRY_US;
+use crate::session::hold::Hold;
+use crate::session::terms::{Terms, Wait};
+
+/// Returns the terms of an upgrade of this hold: those of the hold, and all units.
+pub(crate) fn terms(turn: &Turn<'_>, hold: &Hold) -> Result<Arc<Terms>, Lost> {
+    let token = hold.check()?;
+    let held = turn.ledger.attempts.get(&hold.id.counter).filter(|attempt| attempt.is_out(hold));
+    let terms = held.map(|attempt| Terms { take: Take::upgrade(hold.id, token), ..Terms::clone(&attempt.terms) });
+    terms.map(Arc::new).ok_or_else(|| hold.lost(LostReason::Expired))
+}
+
+/// Notes that an attempt upgrades another one, if its terms say so.
+pub(crate) fn begin(turn: &mut Turn<'_>, counter: u64, terms: &Terms) {
+    if let Some(read) = upgraded(terms).and_then(|read| turn.ledger.attempts.get_mut(&read)) {
+        read.upgrade = counter;
+    }
+}
+
+/// Returns the counter of the attempt that an attempt on these terms upgrades.
+pub(crate) fn upgraded(terms: &Terms) -> Option<u64> {
+    match terms.take.mode {
+        Mode::Instead { id, .. } => Some(id.counter),
+        Mode::Plain | Mode::Upgradeable => None,
+    }
+}
+
+/// The upgrade was granted: the store has ended the grant that it replaces.
+pub(crate) fn complete(turn: &mut Turn<'_>, terms: &Terms) {
+    let Some(counter) = upgraded(terms) else { return };
+    let Some(read) = turn.ledger.attempts.get(&counter) else { return };
+    if let Phase::Held(holding) = &read.phase {
+        let token = holding.budget.grant();
+        turn.ledger.effects.end_hold(&holding.hold, LostReason::Released);
+        // A failover can bring the read grant back.
+        let kind = ReturnKind::Release { token, used: token };
+        let until_us = holding.hold.valid_until_us();
+        let (name, id) = (read.name.clone(), read.id);
+        turn.ledger.remove(counter, turn.now.us());
+        turn.ledger.releases.remember(GivenUp { name, id, kind, until_us }, turn.now.us());
+    }
+}
+
+/// Returns whether a report that this grant is not held has to wait: its upgrade may have been granted. The upgrade asks
+/// at once, and its answer decides.
+pub(crate) fn awaits_upgrade(turn: &mut Turn<'_>, counter: u64, how: LostHow) -> bool {
+    let upgrade = turn.ledger.attempts.get(&counter).map_or(0, |attempt| attempt.upgrade);
+    let is_waiting = turn.ledger.attempts.get(&upgrade).is_some_and(|upgrade| {
+        matches!(upgrade.phase, Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. })
+    });
+    if !is_waiting || how == LostHow::Revoked || is_on(Mutant::P37BelievesLost) {
+        return false;
+    }
+    hit(Mark::UpgradeLooked);
+    turn.ledger.set_next(counter, turn.now.us() + RETRY_US);
+    turn.ledger.set_next(upgrade, turn.now.us());
+    turn.arm(upgrade);
+    true
+}
+
+/// The caller stops waiting for its upgrade, and keeps what it has: the store is asked once more, by a try. A leave would
+/// hand the grant on if it was made already, and the read grant is gone then (P38). Returns whether that is so.
+pub(crate) fn try_once_more(turn: &mut Turn<'_>, counter: u64) -> bool {
+    let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return false };
+    let is_waiting = matches!(attempt.phase, Phase::Asking { .. } | Phase::Queued { .. });
+    if upgraded(&attempt.terms).is_none() || !is_waiting || attempt.wait == Wait::No || is_on(Mutant::P38Leaves) {
+        return false;
+    }
+    hit(Mark::UpgradeTriedLast);
+    let usual_us = turn.now.us() + turn.server.usual_us();
+    (attempt.wait, attempt.ticket, attempt.in_flight) = (Wait::No, None, None);
+    attempt.phase = Phase::Asking { next_us: turn.now.us(), usual_us };
+    turn.arm(counter);
+    true
+}

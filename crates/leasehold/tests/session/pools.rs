@@ -1,0 +1,193 @@
+//! Pools: upgrades whose messages are lost or late (P37, P38), and units that are given back (P39).
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, LostReason, ReadGuard, UpgradeableReadGuard, WriteGuard};
+use leasehold_spec::{Acquire, GrantId, LostHow, Mode, Op, Outcome, Patience, Refusal, Take};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::harness::{Harness, MS, pause, queued, token};
+use crate::store::{Request, gone};
+
+const LEASE_MS: u64 = 3_000;
+
+type Upgrading = JoinHandle<leasehold::Result<WriteGuard>>;
+type TryingToUpgrade = JoinHandle<leasehold::Result<Result<WriteGuard, UpgradeableReadGuard>>>;
+
+fn granted(number: u64) -> Outcome {
+    Outcome::Granted { token: token(number), left_us: LEASE_MS * MS, range: 1 }
+}
+
+/// Acquires a guard that may be upgraded, with token 7.
+async fn upgradeable(harness: &mut Harness) -> (UpgradeableReadGuard, GrantId) {
+    let lock = harness.leasehold.rw_lock("name").lease(Duration::from_millis(LEASE_MS));
+    let reading = tokio::spawn(async move { lock.upgradeable_read().await });
+    let (request, Acquire { id, take, .. }) = harness.next_acquire().await;
+    assert_eq!(take, Take::UPGRADEABLE_READ);
+    harness.reply(request, granted(7), 7);
+    (reading.await.unwrap().unwrap(), id)
+}
+
+/// Begins to upgrade, and queues the upgrade.
+async fn waiting_upgrade(harness: &mut Harness) -> (Upgrading, GrantId, GrantId) {
+    let (guard, id) = upgradeable(harness).await;
+    let upgrading = tokio::spawn(guard.upgrade());
+    let (request, acquire) = harness.next_acquire().await;
+    assert_eq!(acquire.take, Take::upgrade(id, token(7)));
+    assert_ne!(acquire.id, id, "an upgrade is an attempt of its own");
+    harness.reply(request, queued(42, 60_000), 7);
+    (upgrading, id, acquire.id)
+}
+
+/// Returns the next request that is not a renewal, and renews what is asked meanwhile.
+async fn next_and_renew(harness: &mut Harness) -> Request {
+    loop {
+        let request = harness.next().await;
+        if !matches!(request.op, Op::Renew(_)) {
+            return request;
+        }
+        harness.reply(request, Outcome::Renewed { left_us: LEASE_MS * MS }, 7);
+    }
+}
+
+/// The store has granted the upgrade, and the message is lost. The next renewal of the read grant finds nothing. The
+/// session asks before it believes that.
+#[tokio::test]
+async fn p37_a_renewal_that_finds_nothing_is_no_loss_while_an_upgrade_waits() {
+    let mut harness = Harness::new().await;
+    let (upgrading, read, upgrade) = waiting_upgrade(&mut harness).await;
+    let renewal = loop {
+        let request = harness.next().await;
+        match request.op {
+            Op::Renew(_) => break request,
+            // A re-check of its own.
+            _ => harness.reply(request, queued(42, 60_000), 7),
+        }
+    };
+    assert!(matches!(&renewal.op, Op::Renew(renew) if renew.id == read));
+    harness.reply(renewal, Outcome::Lost { how: LostHow::NotHeld }, 8);
+    let (recheck, acquire) = timeout(Duration::from_millis(300), harness.next_acquire()).await.expect("at once");
+    assert_eq!(acquire.id, upgrade);
+    harness.reply(recheck, granted(8), 8);
+    let guard = timeout(Duration::from_secs(5), upgrading).await.expect("granted").unwrap().unwrap();
+    assert_eq!(guard.check(), Ok(token(8)));
+    drop(guard);
+    // The read grant is not released: the store has ended it.
+    let release = harness.next_but_renewals().await;
+    assert_eq!(release.op, Op::Release { id: upgrade, token: token(8), used: token(8) });
+    harness.reply(release, Outcome::Released, 8);
+    pause(100).await;
+    harness.expect_no_request();
+}
+
+/// The re-check finds that the read grant is gone: the lock is lost, and the caller is told.
+#[tokio::test]
+async fn p37_an_upgrade_of_a_lost_grant_is_a_loss() {
+    let mut harness = Harness::new().await;
+    let (guard, _) = upgradeable(&mut harness).await;
+    let lost = guard.lost();
+    let upgrading = tokio::spawn(guard.upgrade());
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Refused(Refusal::NoGrant), 9);
+    let error = upgrading.await.unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
+    assert_eq!(timeout(Duration::from_secs(5), lost).await.expect("told").reason(), LostReason::Expired);
+}
+
+/// Begins an upgrade that waits for 100 ms, queues it, and returns what the session sends when that time is over.
+async fn end_of_wait(harness: &mut Harness) -> (TryingToUpgrade, GrantId, Request, Acquire) {
+    let (guard, read) = upgradeable(harness).await;
+    let upgrading = tokio::spawn(guard.try_upgrade_for(Duration::from_millis(100)));
+    let (request, acquire) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
+    let last = next_and_renew(harness).await;
+    let Op::Acquire(tried) = last.op.clone() else { panic!("not a try: {:?}", last.op) };
+    assert_eq!((tried.id, tried.patience.clone()), (acquire.id, Patience::Try));
+    (upgrading, read, last, tried)
+}
+
+/// The caller stops waiting. The session does not leave: it tries once more, and the caller keeps what it has.
+#[tokio::test]
+async fn p38_a_caller_that_stops_waiting_keeps_its_read_guard() {
+    let mut harness = Harness::new().await;
+    let (upgrading, read, last, _) = end_of_wait(&mut harness).await;
+    harness.reply(last, Outcome::Busy { left_us: 60_000 * MS }, 7);
+    let guard = upgrading.await.unwrap().unwrap().expect_err("others read");
+    assert_eq!(guard.check(), Ok(token(7)));
+    pause(100).await;
+    harness.expect_no_request();
+    drop(guard);
+    let release = next_and_renew(&mut harness).await;
+    assert_eq!(release.op, Op::Release { id: read, token: token(7), used: token(7) });
+}
+
+/// The upgrade was granted at that very moment, and its message is lost.
+#[tokio::test]
+async fn p38_the_last_try_finds_an_upgrade_that_was_granted() {
+    let mut harness = Harness::new().await;
+    let (upgrading, _, last, tried) = end_of_wait(&mut harness).await;
+    assert!(matches!(tried.take.mode, Mode::Instead { .. }));
+    harness.reply(last, granted(8), 8);
+    let guard = upgrading.await.unwrap().unwrap().expect("granted");
+    assert_eq!(guard.check(), Ok(token(8)));
+}
+
+/// A dropped upgrade ends both: nobody can tell which of the two the store has.
+#[tokio::test]
+async fn a_dropped_upgrade_leaves_and_releases() {
+    let mut harness = Harness::new().await;
+    let (upgrading, read, upgrade) = waiting_upgrade(&mut harness).await;
+    upgrading.abort();
+    let mut ended = [false, false];
+    while ended != [true, true] {
+        let request = next_and_renew(&mut harness).await;
+        match request.op {
+            Op::Leave { id, .. } if id == upgrade => ended[0] = true,
+            Op::Release { id, .. } if id == read => ended[1] = true,
+            ref other => panic!("unexpected: {other:?}"),
+        }
+        let outcome = if ended[1] { Outcome::Released } else { Outcome::Left { was: leasehold_spec::Was::Queued } };
+        harness.reply(request, outcome, 7);
+    }
+}
+
+/// Acquires a write guard with token 7, makes it a read guard, and returns the request of that.
+async fn downgraded(harness: &mut Harness) -> (ReadGuard, GrantId, Request) {
+    let lock = harness.leasehold.rw_lock("name").lease(Duration::from_millis(LEASE_MS));
+    let writing = tokio::spawn(async move { lock.write().await });
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, granted(7), 7);
+    let guard = writing.await.unwrap().unwrap().downgrade();
+    let lower = next_and_renew(harness).await;
+    assert_eq!(lower.op, Op::Lower { id, token: token(7), units: 1 });
+    (guard, id, lower)
+}
+
+/// The reply to a downgrade is lost: it is asked for again. Meanwhile the guard is what it was.
+#[tokio::test]
+async fn p39_a_downgrade_is_repeated_until_it_has_a_reply() {
+    let mut harness = Harness::new().await;
+    let (guard, id, lower) = downgraded(&mut harness).await;
+    drop(lower.reply.send(Err(gone())));
+    let again = next_and_renew(&mut harness).await;
+    assert_eq!(again.op, Op::Lower { id, token: token(7), units: 1 });
+    harness.reply(again, Outcome::Lowered, 7);
+    assert_eq!(guard.check(), Ok(token(7)));
+    let more = timeout(Duration::from_millis(600), next_and_renew(&mut harness)).await;
+    assert!(more.is_err(), "it is confirmed");
+}
+
+/// A failover may have forgotten a downgrade that was confirmed. The readers that it admitted would wait for ever.
+#[tokio::test]
+async fn p39_a_downgrade_is_repeated_at_a_new_run() {
+    let mut harness = Harness::new().await;
+    let (guard, id, lower) = downgraded(&mut harness).await;
+    harness.reply(lower, Outcome::Lowered, 7);
+    *harness.store.run.lock().unwrap() = "second".into();
+    harness.break_session_link();
+    let again = next_and_renew(&mut harness).await;
+    assert_eq!(again.op, Op::Lower { id, token: token(7), units: 1 });
+    harness.reply(again, Outcome::Lost { how: LostHow::NotHeld }, 3);
+    assert_eq!(timeout(Duration::from_secs(5), guard.lost()).await.expect("told").reason(), LostReason::Forgotten);
+}
