@@ -245,6 +245,8 @@ pub enum Mutant {
     P33DeadHeadBlocks,
     /// P33: a step serves one waiter at most.
     P33ServesOne,
+    /// P33: a waiter that comes back to the head of the queue waits, although it fits.
+    P33ComesBackInVain,
     /// P34: the last message of a step that stopped does not say so.
     P34MessageIsSilent,
     /// P37: an upgrade does not wait for the other readers.

@@ -108,10 +108,11 @@ pub(super) fn end_early(sim: &Sim, node: &Node, before: Clock, silent_from_us: u
     let now_us = sim.exec.now_us();
     let (was_us, is_us) = (before.at_us(now_us), node.clock.at_us(now_us));
     for (name, record) in node.records.iter().filter(|_| is_us > was_us) {
-        let Some(grant) = record.grants.sole() else { continue };
-        let [left_us, said_us] = [is_us, was_us].map(|clock_us| grant.left_us(clock_us));
-        let to_us = now_us + said_us.min(silent_from_us + hand_over_us(sim));
-        sim.book.ended_early(name.as_str(), grant.token.get(), (now_us + left_us, to_us));
+        for grant in record.grants.iter() {
+            let [left_us, said_us] = [is_us, was_us].map(|clock_us| grant.left_us(clock_us));
+            let to_us = now_us + said_us.min(silent_from_us + hand_over_us(sim));
+            sim.book.ended_early(name.as_str(), grant.token.get(), (now_us + left_us, to_us));
+        }
     }
 }
 

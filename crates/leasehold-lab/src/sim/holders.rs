@@ -52,7 +52,7 @@ impl Net {
 
     /// Returns the grant of a name if it is revoked and has not ended.
     pub(super) fn revoked(&self, node: usize, name: &str, now_us: u64) -> Option<Held> {
-        let grant = self.record(node, name)?.grants.sole().filter(|grant| grant.state == GrantState::Revoked)?;
+        let grant = grant_of_mutex(self.record(node, name)?).filter(|grant| grant.state == GrantState::Revoked)?;
         let left_us = grant.left_us(self.nodes[node].clock.at_us(now_us));
         let (name, token, length_us) = (name.to_owned(), grant.token.get(), grant.length_ms * 1000);
         (left_us > 0).then_some(Held { name, token, left_us, length_us })
@@ -64,7 +64,7 @@ impl Net {
         let clock_us = node.clock.at_us(now_us);
         let held = node.records.iter().filter_map(|(name, record)| {
             let its = |grant: &&Grant| grant.is_held() && self.pids.get(&grant.id.session) == Some(&pid);
-            let grant = record.grants.sole().filter(its)?;
+            let grant = grant_of_mutex(record).filter(its)?;
             let (name, token, left_us) = (name.as_str().to_owned(), grant.token.get(), grant.left_us(clock_us));
             Some(Held { name, token, left_us, length_us: grant.length_ms * 1000 })
         });
@@ -74,6 +74,11 @@ impl Net {
     fn record(&self, node: usize, name: &str) -> Option<&Resource> {
         self.nodes[node].records.iter().find(|(known, _)| known.as_str() == name).map(|(_, record)| record)
     }
+}
+
+/// Returns the grant of a mutex. The end of one grant of a pool need not let the next waiter in.
+fn grant_of_mutex(record: &Resource) -> Option<&Grant> {
+    record.grants.sole().filter(|_| !record.kind.is_pool())
 }
 
 /// A revocation, and each leave of a waiter while a grant is marked, have to notify the waiters that are next (P10).

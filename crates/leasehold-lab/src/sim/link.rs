@@ -8,7 +8,7 @@ use leasehold::seam::{
     Fault, Guess, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, error, inspect_whole,
 };
 use leasehold::{Error, ErrorKind, NodeView, Result};
-use leasehold_spec::{Answer, Delivery, Event, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Delivery, Event, Kind, Name, Op, Renew, SessionId};
 
 use super::conns::{self, Sending};
 use super::exec::{Pid, lock};
@@ -50,7 +50,7 @@ impl Store for SimStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile::default()
+        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

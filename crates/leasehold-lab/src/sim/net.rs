@@ -83,7 +83,10 @@ impl Net {
     pub(super) fn hand_over_of(&self, hold: &Grant) -> Option<HandOver> {
         let records = &self.nodes[self.primary].records;
         let (_, record) = records.iter().find(|(name, _)| name.as_str() == hold.name)?;
-        let grant = record.grants.sole().filter(|grant| grant.is_held())?;
+        let is_its = |grant: &&leasehold_spec::Grant| {
+            grant.is_held() && (!record.kind.is_pool() || grant.token.get() == hold.token)
+        };
+        let grant = record.grants.iter().find(is_its)?;
         let (token, last) = (grant.token.get(), grant.reserved().get());
         let since_us = |orders: &[Order]| {
             let waits = record.queue.iter().filter(|entry| orders.contains(&entry.order));
@@ -236,7 +239,7 @@ fn observe(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &N
     if let Some(id) = queued {
         net.queued_us.entry(id).or_insert(now_us);
     }
-    if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grants.sole()) {
+    for grant in net.nodes[node].records.get(name).into_iter().flat_map(|record| record.grants.iter()) {
         sim.book.given(name.as_str(), grant.token.get(), now_us);
         if let Some(since_us) = net.queued_us.get(&grant.id) {
             sim.book.waited(name.as_str(), grant.token.get(), *since_us);

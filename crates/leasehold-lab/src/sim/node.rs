@@ -182,10 +182,10 @@ impl Node {
         self.records.values().map(|record| record.last).max().map_or(0, Token::get)
     }
 
-    /// Returns the holder of a name, the state of its grant, and the time left of it by the clock of the server.
-    pub(super) fn held(&self, name: &Name, now_us: u64) -> Option<(SessionId, GrantState, u64)> {
-        let grant = self.records.get(name)?.grants.sole()?;
-        Some((grant.id.session, grant.state, grant.left_us(self.clock.at_us(now_us))))
+    /// Returns the holders of a name, the states of their grants, and the times left of them by the clock of the server.
+    pub(super) fn held(&self, name: &Name, now_us: u64) -> Vec<(SessionId, GrantState, u64)> {
+        let grants = self.records.get(name).into_iter().flat_map(|record| record.grants.iter());
+        grants.map(|grant| (grant.id.session, grant.state, grant.left_us(self.clock.at_us(now_us)))).collect()
     }
 }
 

@@ -133,6 +133,7 @@ impl Plan {
         if rng.percent(8) {
             plan.of_holders(&mut rng);
         }
+        plan.with_pools(&mut rng);
         plan
     }
 
@@ -194,6 +195,16 @@ impl Plan {
         }
         self.chaos_us = rng.between(4, 12) * 1_000_000;
         self.fault_every_us = rng.scaled(100_000, 2_000_000);
+    }
+
+    /// Makes some of the names read-write locks and semaphores, in plans that are not about local hand-over.
+    fn with_pools(&mut self, rng: &mut Rng) {
+        if self.alike > 0 || !rng.percent(50) {
+            return;
+        }
+        for (number, name) in self.names.iter_mut().enumerate() {
+            *name = format!("{}-{number}", rng.pick(&["name", "rw", "pool"]));
+        }
     }
 
     fn choose(rng: &mut Rng) -> Vec<(Kind, u64)> {

@@ -152,8 +152,7 @@ fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
     let (net, fates, now_us) = (lock(&sim.net), crew.fates(), sim.exec.now_us());
     let node = &net.nodes[net.primary];
     let was_set_back = was_set_back(sim);
-    let kept = node.records.keys().filter_map(|name| {
-        let (session, state, left_us) = node.held(name, now_us)?;
+    let kept = node.records.keys().flat_map(|name| node.held(name, now_us)).filter_map(|(session, state, left_us)| {
         if state == GrantState::CoolingDown {
             return Some(left_us);
         }
@@ -223,8 +222,9 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
     for (name, record) in &node.records {
         let held = node
             .held(name, now_us)
+            .into_iter()
             .filter(|(_, state, left_us)| *left_us > 0 && *state != GrantState::CoolingDown && !was_set_back);
-        if let Some(pid) = held.and_then(|(session, ..)| net.pids.get(&session)).filter(|pid| is_clean(pid)) {
+        for pid in held.filter_map(|(session, ..)| net.pids.get(&session)).filter(|pid| is_clean(pid)) {
             wrong(format!("{name} is still held by {}, which has closed", client(*pid)));
         }
         // A failover can bring an entry back. A clock that was set back can bring back an acquire that was to come too

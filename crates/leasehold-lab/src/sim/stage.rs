@@ -52,7 +52,7 @@ impl Sim {
         let record = node.records.iter().find(|(known, _)| known.as_str() == name);
         let is_free = |(_, record): (&Name, &Resource)| {
             let clock_us = node.clock.at_us(now_us);
-            record.queue.is_empty() && record.grants.sole().is_none_or(|grant| grant.end_us() <= clock_us)
+            record.is_idle() && record.grants.iter().all(|grant| grant.end_us() <= clock_us)
         };
         self.plan.quorum.is_none() && record.is_none_or(is_free)
     }

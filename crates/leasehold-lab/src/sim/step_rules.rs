@@ -3,7 +3,8 @@
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
+    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Mode, Op, Outcome, Patience, Resource, Rest,
+    SessionId,
 };
 
 /// One step: the record before, the request, and the results.
@@ -31,7 +32,17 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     if grants.any(|delivery| !is_attached(delivery.to)) {
         return Some("P6: the store granted to a waiter whose inbox is not attached");
     }
-    if (answer.contention == Contention::None) != after.queue.is_empty() {
+    if after.grants.units() > before.grants.units().max(after.limit) {
+        return Some("P31: more units are granted than there are");
+    }
+    let is_upgradeable = |grant: &&Grant| grant.mode == Mode::Upgradeable;
+    if after.grants.iter().filter(is_upgradeable).count() > 1 {
+        return Some("P37: two grants may be upgraded");
+    }
+    if answer.rest == Rest::Done && !matches!(op, Op::Inspect) && waits_in_vain(after, *now_us, is_attached) {
+        return Some("P33: a live waiter at the head fits, and waits");
+    }
+    if (answer.contention == Contention::None) != after.is_idle() {
         return Some("P9: an answer does not say whether others wait");
     }
     let cooling = |record: &Resource| record.grants.sole().filter(|grant| !grant.is_held()).map(|g| (g.id, g.end_us()));
@@ -83,12 +94,26 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
         // A record may be forgotten at its end, and then says nothing.
         (Op::Release { id, .. }, Outcome::NotHeld) => (before.released == Some(*id) && *now_us < before.keep_until_us)
             .then_some("P3: a repeated release is not known any more"),
-        (Op::Revoke { grace_ms, .. }, Outcome::Revoking { left_us }) => {
-            let there_us = before.grants.sole().map_or(0, |grant| grant.left_us(*now_us));
+        (Op::Revoke { token, grace_ms, .. }, Outcome::Revoking { left_us }) => {
+            let named = before.grants.iter().find(|grant| grant.token == *token);
+            let there_us = named.map_or(0, |grant| grant.left_us(*now_us));
             let has_grace = |grant: &Grant| grant.is_held() && grant.state != GrantState::Revoked;
-            let is_first = before.grants.sole().is_some_and(has_grace);
+            let is_first = named.is_some_and(has_grace);
             (is_first && left_us + 1_000 < there_us.min(grace_ms * 1000)).then_some("P10: a grace was cut short")
         }
         _ => None,
     }
+}
+
+/// Whether the first waiter is there, and its units are free. A mutex is judged by another rule above.
+fn waits_in_vain(record: &Resource, now_us: u64, is_attached: impl Fn(SessionId) -> bool) -> bool {
+    let Some(head) = record.queue.front().filter(|_| record.kind.is_pool() && record.upgrade.is_none()) else {
+        return false;
+    };
+    let session = head.id.session;
+    let has_lapsed = record.lapses.iter().any(|lapse| lapse.session == session && head.seen_us < lapse.at_us);
+    let is_over = head.limit_us.is_some_and(|limit_us| limit_us <= now_us);
+    let is_alone = head.mode != Mode::Upgradeable || record.grants.iter().all(|grant| grant.mode != Mode::Upgradeable);
+    let fits = is_alone && record.grants.units() + head.units <= record.limit;
+    fits && is_attached(session) && !has_lapsed && !is_over
 }

@@ -35,7 +35,7 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
     }
     // A lease is free while others wait only after MORE: the queue comes first, and the caller settles again.
     let is_free = policy::fits(step.resource, request.take.units, request.take.mode);
-    if is_free && (step.resource.queue.is_empty() || is_on(Mutant::P1Barging)) {
+    if is_free && (comes_first(step, request) || is_on(Mutant::P1Barging)) {
         return (grant(step, request), rest);
     }
     if is_free {
@@ -51,6 +51,19 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
     };
     let ticket = enqueue(step, request, place);
     (Outcome::Queued { ticket, left_us: step.first_left_us(), joined: Joined::Now }, rest)
+}
+
+/// Whether nobody waits before this request. A waiter of a pool that was passed over can come back to the head of the
+/// queue, before one that does not fit (P33).
+fn comes_first(step: &Step<'_, '_>, request: &Acquire) -> bool {
+    let resource = &*step.resource;
+    let is_back_at_head = || match &request.patience {
+        Patience::Queue(place) if place.ticket.is_some() && !is_on(Mutant::P33ComesBackInVain) => {
+            resource.kind.is_pool() && place_in_queue(resource, step.env.lease_us, place).1 == 0
+        }
+        _ => false,
+    };
+    resource.queue.is_empty() || is_back_at_head()
 }
 
 /// Notes that a waiter was seen, and when its caller stops waiting.

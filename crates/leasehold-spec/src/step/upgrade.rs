@@ -33,7 +33,8 @@ pub(super) fn upgrade(step: &mut Step<'_, '_>, request: &Acquire, of: (GrantId, 
         step.resource.upgrade = None;
         return (Outcome::Busy { left_us }, step.settle());
     };
-    let ticket = step.env.lease_us;
+    let known = step.resource.upgrade.as_ref().filter(|_| waits).map(|upgrade| upgrade.ticket);
+    let ticket = known.or(place.ticket).unwrap_or(step.env.lease_us);
     if !waits {
         step.resource.upgrade = Some(entry(request, place, (step.env.lease_us, ticket)));
     }

@@ -150,6 +150,32 @@ fn a_dead_head_blocks_nobody() {
     granted(&world.take(id(3, 1), Take::READ));
 }
 
+/// P33: a reader was passed over, and a writer has come since. The reader comes back to its place before the writer, and
+/// fits.
+#[test]
+fn a_waiter_that_comes_back_to_the_head_is_granted_at_once() {
+    let mut world = World::new();
+    let first = granted(&world.take(id(1, 1), Take::READ));
+    let writer = granted_writer(&mut world, first);
+    let place = ticket(&world.take(id(2, 1), Take::READ));
+    world.detached.insert(id(2, 1).session);
+    world.release(id(9, 1), writer);
+    world.detached.clear();
+    granted(&world.take(id(3, 1), Take::READ));
+    world.pass(1);
+    ticket(&world.take(id(4, 1), Take::WRITE));
+    let Patience::Queue(again) = world.request(id(2, 1)).patience else { panic!() };
+    let again = Patience::Queue(leasehold_spec::Place { ticket: Some(place), ..again });
+    let request = Acquire { take: Take::READ, patience: again, ..world.request(id(2, 1)) };
+    granted(&world.step(&Op::Acquire(request)));
+}
+
+/// The only reader gives back, and a writer holds.
+fn granted_writer(world: &mut World, reader: Token) -> Token {
+    world.release(id(1, 1), reader);
+    granted(&world.take(id(9, 1), Take::WRITE))
+}
+
 /// P33: the same with no unit free.
 #[test]
 fn a_dead_head_is_removed_although_nothing_is_free() {

@@ -3,13 +3,16 @@
 //! (`under.rs`), calls that change their runtime (`roam.rs`).
 
 mod mutex;
+mod pool;
+mod rwlock;
+mod semaphore;
 mod table;
 
 use super::plan::MS;
 use super::worker::Worker;
 use table::Primitive;
 
-const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE];
+const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE, rwlock::PRIMITIVE, semaphore::PRIMITIVE];
 
 /// How often a worker asks at the end, when a memory may just have been full.
 const LAST_TRIES: usize = 3;

@@ -50,6 +50,8 @@ pub(in super::super) fn plan(seed: u64) -> Plan {
     let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x7175_6f72_756d);
     let mut plan = Plan::of(rng.next());
     plan.seed = seed;
+    // A quorum has only mutexes.
+    plan.names = (0..plan.names.len()).map(|number| format!("name-{number}")).collect();
     let nodes = *rng.pick(&[3, 3, 5]);
     let near = rng.scaled(50, 20_000);
     let delay = |rng: &mut Rng| {
