@@ -263,6 +263,10 @@ pub enum Mutant {
     P40TooBigWaits,
     /// P40: a resize does not compare the number that it saw.
     P40ResizesBlindly,
+    /// P45: a multi-lock takes its members in the order in which they were named.
+    P45TakesAsNamed,
+    /// P45: a multi-lock holds members for as long as it waits for one of another client.
+    P45HoldsOn,
     /// Quorum: a node votes for a token that is not above those for which it has voted.
     QVotesBelow,
     /// Quorum: a node that may have forgotten something votes at once.

@@ -98,6 +98,29 @@ impl Acquirer {
         Self { settings: change(self.settings), terms: OnceLock::new(), ..self }
     }
 
+    /// Returns the name, if it is one.
+    pub(crate) fn checked_name(&self) -> Result<&Name> {
+        self.name()
+    }
+
+    /// Returns an ID of the store that all clients of the store know, while its server runs. Empty if there is none.
+    pub(crate) fn store_id(&self) -> String {
+        self.client.session().store_id()
+    }
+
+    /// Whether both belong to one client.
+    pub(crate) fn is_of_client_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.client, &other.client)
+    }
+
+    pub(crate) fn lease_length(&self) -> Duration {
+        self.settings.lease
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        self.client.session().world.now_us()
+    }
+
     /// Waits until the lease is acquired, for as long as that takes.
     pub(crate) async fn acquire(&self) -> Result<Lease> {
         loop {

@@ -1,8 +1,6 @@
 //! The guard of a mutex.
 
-use std::fmt;
-
-use crate::lease::{Lease, guard_methods};
+use crate::lease::{Lease, debug_guard, guard_methods};
 
 /// A held lock. Dropping the guard releases the lease in the background, with or without a runtime. [`Guard::release`]
 /// releases it and returns the result. Later calls of this client for the same name do not contend with the pending
@@ -46,8 +44,4 @@ impl Guard {
     }
 }
 
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_as("Guard", f)
-    }
-}
+debug_guard!(Guard);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Token};
 
-pub(crate) use self::methods::guard_methods;
+pub(crate) use self::methods::{debug_guard, guard_methods};
 use crate::error::{Error, Operation, Result};
 use crate::lost::{Lost, Released};
 use crate::lost_signal::LostSignal;
@@ -150,9 +150,15 @@ impl Lease {
 
     #[cfg(feature = "blocking")]
     pub(crate) async fn lost_within(&self, at_most: Duration) -> Option<Lost> {
+        self.within(at_most, self.lost()).await
+    }
+
+    /// Waits for a loss, of this lease or of one beside it, for at most so long.
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn within(&self, at_most: Duration, lost: impl Future<Output = Lost>) -> Option<Lost> {
         let within_us = u64::try_from(at_most.as_micros()).unwrap_or(u64::MAX);
         match self.client() {
-            Some(client) if client.session().is_surely_ours() => client.session().within(within_us, self.lost()).await,
+            Some(client) if client.session().is_surely_ours() => client.session().within(within_us, lost).await,
             // In a forked child: the lease belongs to the parent, so no message about it ever arrives here.
             _ => Some(self.hold.lost(crate::lost::LostReason::Closed)),
         }

@@ -30,6 +30,7 @@
 //! | lock, try to lock, wait with a timeout | [`Mutex::lock`], [`Mutex::try_lock`], [`Mutex::try_lock_for`] |
 //! | lock, work and release in one call | [`Mutex::run`] |
 //! | let many readers in, or one writer | [`Leasehold::rw_lock`] (so far only on `memory:`) |
+//! | hold several locks together | [`all`] |
 //! | let a limited number in | [`Leasehold::semaphore`] (so far only on `memory:`) |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
@@ -146,6 +147,8 @@ mod inspection;
 mod lease;
 mod lost;
 mod lost_signal;
+mod member;
+mod multi;
 mod mutex;
 mod observe;
 mod owner;
@@ -168,6 +171,8 @@ pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};
 pub use leasehold_spec::Token;
 pub use lost::{Lost, LostReason, Released};
 pub use lost_signal::LostSignal;
+pub use member::Member;
+pub use multi::{All, AllGuard, AllLost, all};
 pub use mutex::Mutex;
 pub use owner::Owner;
 pub use rwlock::{ReadGuard, RwLock, UpgradeableReadGuard, WriteGuard};

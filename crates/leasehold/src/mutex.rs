@@ -10,6 +10,7 @@ use crate::acquirer::{Acquirer, setting_methods};
 use crate::error::Result;
 use crate::guard::Guard;
 use crate::inspection::{Holder, Inspection, Revoked};
+use crate::member::Member;
 use crate::reentry::Handle;
 
 /// A lock on a name. At most one client holds it at a time. Waiters are served first come, first served, within the
@@ -245,6 +246,12 @@ impl Mutex {
 
     fn with(self, change: impl Fn(Acquirer) -> Acquirer) -> Self {
         Self(change(self.0))
+    }
+}
+
+impl From<Mutex> for Member {
+    fn from(mutex: Mutex) -> Self {
+        Self(mutex.0)
     }
 }
 

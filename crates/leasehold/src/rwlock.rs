@@ -9,7 +9,8 @@ use leasehold_spec::Take;
 use crate::acquirer::{Acquirer, setting_methods};
 use crate::error::Result;
 use crate::inspection::{Holder, Inspection, Revoked};
-use crate::lease::{Lease, Upgrading, guard_methods};
+use crate::lease::{Lease, Upgrading, debug_guard, guard_methods};
+use crate::member::Member;
 use crate::reentry::Handle;
 
 /// A lock that many readers hold together, or one writer alone.
@@ -187,6 +188,18 @@ impl RwLock {
         self.read.revoke(holder, grace).await
     }
 
+    /// Returns the side of a reader, as a member of a multi-lock: see [`all`](crate::all).
+    #[must_use]
+    pub fn reading(&self) -> Member {
+        Member(self.read.clone())
+    }
+
+    /// Returns the side of a writer, as a member of a multi-lock: see [`all`](crate::all).
+    #[must_use]
+    pub fn writing(&self) -> Member {
+        Member(self.write.clone())
+    }
+
     setting_methods!();
 
     pub(crate) fn with(self, change: impl Fn(Acquirer) -> Acquirer) -> Self {
@@ -270,20 +283,4 @@ impl fmt::Debug for RwLock {
     }
 }
 
-impl fmt::Debug for ReadGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_as("ReadGuard", f)
-    }
-}
-
-impl fmt::Debug for WriteGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_as("WriteGuard", f)
-    }
-}
-
-impl fmt::Debug for UpgradeableReadGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_as("UpgradeableReadGuard", f)
-    }
-}
+debug_guard!(ReadGuard, WriteGuard, UpgradeableReadGuard);

@@ -9,7 +9,8 @@ use leasehold_spec::Take;
 use crate::acquirer::{Acquirer, setting_methods};
 use crate::error::Result;
 use crate::inspection::{Holder, Inspection, Revoked};
-use crate::lease::{Lease, guard_methods};
+use crate::lease::{Lease, debug_guard, guard_methods};
+use crate::member::Member;
 use crate::reentry::Handle;
 
 /// A number of permits under one name. The holders of all permits together have at most that many. Use it for a pool of
@@ -171,6 +172,12 @@ impl Semaphore {
         self.acquirer.revoke(holder, grace).await
     }
 
+    /// Returns this many permits, as a member of a multi-lock: see [`all`](crate::all).
+    #[must_use]
+    pub fn member(&self, permits: u32) -> Member {
+        Member(self.of(permits))
+    }
+
     setting_methods!();
 
     pub(crate) fn with(self, change: impl Fn(Acquirer) -> Acquirer) -> Self {
@@ -192,8 +199,4 @@ impl fmt::Debug for Semaphore {
     }
 }
 
-impl fmt::Debug for Permit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt_as("Permit", f)
-    }
-}
+debug_guard!(Permit);

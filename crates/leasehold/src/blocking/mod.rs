@@ -38,6 +38,7 @@
 mod canceller;
 mod guard;
 mod methods;
+mod multi;
 mod mutex;
 mod on_lost;
 #[cfg(feature = "redis")]
@@ -59,6 +60,7 @@ use self::wait::wait;
 
 pub use canceller::Canceller;
 pub use guard::Guard;
+pub use multi::{All, AllGuard, all};
 pub use mutex::Mutex;
 pub use rwlock::{ReadGuard, RwLock, UpgradeableReadGuard, WriteGuard};
 pub use semaphore::{Permit, Semaphore};

@@ -12,6 +12,7 @@ use super::wait::{wait, wait_or_cancel};
 use crate::acquirer::{Acquirer, setting_methods};
 use crate::error::Result;
 use crate::inspection::{Holder, Inspection, Revoked};
+use crate::member::Member;
 use crate::reentry::Handle;
 
 /// A lock on a name, like [`crate::Mutex`]. It is cheap to create and to clone. Creating one does no I/O.
@@ -158,6 +159,12 @@ impl Mutex {
 
     fn with(self, change: impl Fn(Acquirer) -> Acquirer) -> Self {
         Self(change(self.0))
+    }
+}
+
+impl From<Mutex> for Member {
+    fn from(mutex: Mutex) -> Self {
+        Self(mutex.0)
     }
 }
 

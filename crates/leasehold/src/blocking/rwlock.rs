@@ -6,6 +6,7 @@ use super::methods::{blocking_calls, blocking_face, blocking_guard, blocking_gua
 use super::wait::wait;
 use crate::error::Result;
 use crate::lease::{Upgrading, guard_methods};
+use crate::member::Member;
 
 /// A lock that many readers hold together, or one writer alone, like [`crate::RwLock`].
 #[derive(Clone)]
@@ -37,6 +38,18 @@ impl RwLock {
         wait upgradeable_read() -> UpgradeableReadGuard;
         limited try_upgradeable_read() -> UpgradeableReadGuard;
         limited try_upgradeable_read_for(wait: Duration) -> UpgradeableReadGuard;
+    }
+
+    /// Returns the side of a reader, for [`all`](super::all).
+    #[must_use]
+    pub fn reading(&self) -> Member {
+        self.0.reading()
+    }
+
+    /// Returns the side of a writer, for [`all`](super::all).
+    #[must_use]
+    pub fn writing(&self) -> Member {
+        self.0.writing()
     }
 
     blocking_or_cancel! { "crate::RwLock":

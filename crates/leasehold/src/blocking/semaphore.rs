@@ -6,6 +6,7 @@ use super::methods::{blocking_calls, blocking_face, blocking_guard, blocking_gua
 use super::wait::wait;
 use crate::error::Result;
 use crate::lease::guard_methods;
+use crate::member::Member;
 
 /// A number of permits under one name, like [`crate::Semaphore`].
 #[derive(Clone)]
@@ -24,6 +25,12 @@ impl Semaphore {
         limited try_acquire_many(permits: u32) -> Permit;
         limited try_acquire_for(wait: Duration) -> Permit;
         limited try_acquire_many_for(permits: u32, wait: Duration) -> Permit;
+    }
+
+    /// Returns this many permits, for [`all`](super::all).
+    #[must_use]
+    pub fn member(&self, permits: u32) -> Member {
+        self.0.member(permits)
     }
 
     blocking_or_cancel! { "crate::Semaphore":

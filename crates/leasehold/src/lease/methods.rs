@@ -113,3 +113,15 @@ macro_rules! guard_methods {
 }
 
 pub(crate) use guard_methods;
+
+/// Writes `Debug` for guards.
+macro_rules! debug_guard {
+    ($($guard:ident),*) => {
+        $(impl std::fmt::Debug for $guard {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                self.0.fmt_as(stringify!($guard), f)
+            }
+        })*
+    };
+}
+pub(crate) use debug_guard;

@@ -207,6 +207,11 @@ impl Session {
         checked.map_err(|error| Error::invalid(format!("min_hold needs a lease of its length: {error}")))
     }
 
+    /// Returns an ID of the store that all its clients know, while its server runs. Empty while there is no connection.
+    pub(crate) fn store_id(&self) -> String {
+        self.with(|turn| turn.server.links.home().map(|link| link.run_id().to_owned())).unwrap_or_default()
+    }
+
     /// Returns the wait that ends so long from now.
     pub(crate) fn wait_for(&self, wait: Duration) -> Wait {
         let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);

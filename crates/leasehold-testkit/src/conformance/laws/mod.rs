@@ -5,6 +5,7 @@ mod cool_down;
 mod crowd;
 mod holding;
 mod lines;
+mod multi;
 mod order;
 mod owners;
 mod pools;
@@ -102,6 +103,18 @@ dimension! {
         ReEntryLengthens,
         /// A thread learns of a loss, by a wait and by a call.
         LossIsToldToThreads,
+        /// A multi-lock holds all of its members or none.
+        AllOrNone,
+        /// The loss of one member of a multi-lock is the loss of all.
+        OneLostAllLost,
+        /// Multi-locks that share members do not wait in a circle.
+        PhilosophersEat,
+        /// A multi-lock lets go of what it holds if a member of another client takes too long.
+        MembersOfTwoClientsAreNotHeldOn,
+        /// Wrong members of a multi-lock are refused.
+        MembersAreChecked,
+        /// If a member of a multi-lock fails, nothing is held.
+        FailedMemberLeavesNothing,
         /// Readers hold together, and a writer waits for all of them.
         ReadersShare,
         /// A writer that waits stops later readers.
@@ -203,6 +216,12 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::ThreadsExcludeEachOther => owners::threads_exclude_each_other(stage).await,
         Law::ReEntryLengthens => owners::re_entry_lengthens(stage).await,
         Law::LossIsToldToThreads => owners::a_loss_is_told_to_threads(stage).await,
+        Law::AllOrNone => multi::all_or_none(stage).await,
+        Law::OneLostAllLost => multi::one_lost_all_lost(stage).await,
+        Law::PhilosophersEat => multi::philosophers_eat(stage).await,
+        Law::MembersOfTwoClientsAreNotHeldOn => multi::members_of_two_clients_are_not_held_on(stage).await,
+        Law::MembersAreChecked => multi::members_are_checked(stage).await,
+        Law::FailedMemberLeavesNothing => multi::a_member_that_fails_leaves_nothing(stage).await,
         Law::ReadersShare => pools::readers_share(stage).await,
         Law::WriterStopsLaterReaders => pools::a_writer_stops_later_readers(stage).await,
         Law::DowngradeAdmits => pools::a_downgrade_admits(stage).await,

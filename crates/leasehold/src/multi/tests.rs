@@ -1,0 +1,55 @@
+//! The order in which members are taken, and how long they are held (P45).
+
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::client::Leasehold;
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn play(test: impl Future<Output = Result<()>>) {
+    Runtime::new().expect("a runtime").block_on(test).expect("no error");
+}
+
+async fn clients(store: &str) -> Result<[Leasehold; 2]> {
+    Ok([Leasehold::connect(store).await?, Leasehold::connect(store).await?])
+}
+
+/// The program names z before x. It waits for x, which is held, and holds nothing meanwhile.
+#[test]
+fn p45_members_are_taken_in_the_order_of_their_names() {
+    play(async {
+        let [ours, other] = clients("memory:order").await?;
+        let held = other.mutex("x").lock().await?;
+        let both = all([ours.mutex("z"), ours.mutex("x")]);
+        let waiting = tokio::spawn(async move { both.lock().await });
+        sleep(Duration::from_millis(100)).await;
+        assert!(other.mutex("z").try_lock().await?.is_some(), "z is held, and x is awaited");
+        drop(held);
+        let guard = timeout(SOON, waiting).await.expect("both are free").expect("no panic")?;
+        assert_eq!(guard.tokens().len(), 2);
+        Ok(())
+    });
+}
+
+/// The members belong to two clients, and another program takes them in the other order.
+#[test]
+fn p45_a_multi_lock_lets_go_while_it_waits_for_another_client() {
+    play(async {
+        let [ours, other] = clients("memory:another").await?;
+        let second = Leasehold::connect("memory:another").await?;
+        let held = other.mutex("y").lock().await?;
+        let lease = Duration::from_millis(200);
+        let both = all([ours.mutex("x").lease(lease), second.mutex("y").lease(lease)]);
+        let waiting = tokio::spawn(async move { both.lock().await });
+        sleep(Duration::from_millis(50)).await;
+        let first = timeout(SOON, other.mutex("x").lock()).await.expect("it lets go")?;
+        drop((first, held));
+        let guard = timeout(SOON, waiting).await.expect("both are free").expect("no panic")?;
+        assert_eq!(guard.release().await?, crate::Released::Released);
+        Ok(())
+    });
+}
