@@ -101,7 +101,11 @@ impl Ledger {
     pub(crate) fn insert(&mut self, attempt: Attempt, reach: Reach) {
         let counter = attempt.id.counter;
         let state = self.names.entry(&attempt.name);
-        (state.kind, state.attempts) = (attempt.terms.take.kind, state.attempts + 1);
+        state.attempts += 1;
+        // An attempt that only ends does not know the kind.
+        if !matches!(attempt.phase, Phase::Returning(_)) {
+            state.kind = attempt.terms.take.kind;
+        }
         self.attempts.insert(counter, attempt);
         self.arm(counter, reach);
     }
