@@ -47,7 +47,7 @@ pub(crate) use self::transport::thread::Start;
 use self::transport::{lane, thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspection::NodeView;
-use crate::lost::Released;
+use crate::lost::{LostReason, Released};
 use crate::observe::{self, Call};
 use crate::store::{Fault, Link, Store};
 use crate::world::{Pending, World};
@@ -98,7 +98,14 @@ impl Session {
     pub(crate) async fn upgrade(&self, hold: &Arc<Hold>, wait: Wait) -> Result<Option<Arc<Hold>>> {
         self.check_usable()?;
         let terms = self.with(|turn| upgrade::terms(turn, hold))?;
-        observe::call(Call::Upgrade, &hold.name, calls::acquire(&self.shared, &hold.name, &terms, wait)).await
+        let upgrade = calls::acquire(&self.shared, &hold.name, &terms, wait);
+        let upgraded = observe::call(Call::Upgrade, &hold.name, upgrade).await;
+        // The read hold may know better why it was lost: the store says only that it does not hold the grant.
+        let known = hold.why_lost().filter(|reason| *reason != LostReason::Released);
+        upgraded.map_err(|error| match known {
+            Some(reason) if error.kind() == ErrorKind::Lost => hold.lost(reason).into(),
+            _ => error,
+        })
     }
 
     /// Gives a part of the units of a hold back, in the background: see [`machine::lower`].

@@ -1,9 +1,11 @@
 //! Pools: upgrades whose messages are lost or late (P37, P38), and units that are given back (P39).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, LostReason, ReadGuard, UpgradeableReadGuard, WriteGuard};
-use leasehold_spec::{Acquire, GrantId, LostHow, Mode, Op, Outcome, Patience, Refusal, Take};
+use leasehold_spec::{
+    Acquire, Contention, Delivery, Event, GrantId, LostHow, Mode, Op, Outcome, Patience, Refusal, Rest, Take,
+};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -190,4 +192,113 @@ async fn p39_a_downgrade_is_repeated_at_a_new_run() {
     assert_eq!(again.op, Op::Lower { id, token: token(7), units: 1 });
     harness.reply(again, Outcome::Lost { how: LostHow::NotHeld }, 3);
     assert_eq!(timeout(Duration::from_secs(5), guard.lost()).await.expect("told").reason(), LostReason::Forgotten);
+}
+
+/// The acquire of an upgrade is stuck on its way, and its caller stops waiting. The store could still carry that acquire
+/// out after a try: the upgrade would be granted behind the back of its caller, and the leave of it would free the lock
+/// under the read guard.
+#[tokio::test]
+async fn p38_a_caller_keeps_its_read_guard_only_when_no_upgrade_can_follow() {
+    let mut harness = Harness::new().await;
+    let (guard, read) = upgradeable(&mut harness).await;
+    let upgrading = tokio::spawn(guard.try_upgrade_for(Duration::from_millis(100)));
+    let (stuck, acquire) = harness.next_acquire().await;
+    let begun = Instant::now();
+    while !upgrading.is_finished() {
+        let Ok(request) = timeout(Duration::from_millis(500), next_and_renew(&mut harness)).await else { continue };
+        match request.op {
+            Op::Acquire(ref tried) if tried.id == acquire.id => {
+                assert_eq!(tried.patience, Patience::Try);
+                harness.reply(request, Outcome::Busy { left_us: 60_000 * MS }, 7);
+            }
+            Op::Leave { id, .. } if id == acquire.id => {
+                harness.reply(request, Outcome::Left { was: leasehold_spec::Was::Absent }, 7);
+            }
+            ref other => panic!("unexpected: {other:?}"),
+        }
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(1_900), "the acquire may be carried out: {:?}", begun.elapsed());
+    let guard = upgrading.await.unwrap().unwrap().expect_err("others read");
+    assert_eq!(guard.check(), Ok(token(7)));
+    drop((guard, stuck, read));
+}
+
+/// The same, and the stuck acquire is answered soon: from then on a try is enough.
+#[tokio::test]
+async fn p38_the_reply_to_a_stuck_acquire_is_waited_for() {
+    let mut harness = Harness::new().await;
+    let (guard, _) = upgradeable(&mut harness).await;
+    let upgrading = tokio::spawn(guard.try_upgrade_for(Duration::from_millis(100)));
+    let (stuck, acquire) = harness.next_acquire().await;
+    let request = next_and_renew(&mut harness).await;
+    assert!(matches!(&request.op, Op::Acquire(tried) if tried.patience == Patience::Try));
+    harness.reply(request, Outcome::Busy { left_us: 60_000 * MS }, 7);
+    pause(20).await;
+    assert!(!upgrading.is_finished());
+    harness.reply(stuck, queued(42, 60_000), 7);
+    let again = timeout(Duration::from_millis(200), next_and_renew(&mut harness)).await.expect("at once");
+    assert!(matches!(&again.op, Op::Acquire(tried) if tried.id == acquire.id && tried.patience == Patience::Try));
+    harness.reply(again, Outcome::Busy { left_us: 60_000 * MS }, 7);
+    let guard =
+        timeout(Duration::from_millis(200), upgrading).await.expect("told").unwrap().unwrap().expect_err("busy");
+    assert_eq!(guard.check(), Ok(token(7)));
+}
+
+/// A re-check of the read lock is in flight when a message grants it, and its upgrade follows at once. Carried out later,
+/// the re-check would acquire for nobody.
+#[tokio::test]
+async fn p14_an_upgraded_reader_takes_its_last_recheck_back() {
+    let mut harness = Harness::new().await;
+    let lock = harness.leasehold.rw_lock("name").lease(Duration::from_millis(LEASE_MS));
+    let reading = tokio::spawn(async move { lock.upgradeable_read().await });
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 6);
+    let (recheck, _) = harness.next_acquire().await;
+    harness.push(id, 7, harness.store.server_us(), LEASE_MS * MS);
+    let guard = timeout(Duration::from_secs(5), reading).await.expect("granted").unwrap().unwrap();
+    let upgrading = tokio::spawn(guard.upgrade());
+    let request = next_and_renew(&mut harness).await;
+    assert!(matches!(&request.op, Op::Acquire(acquire) if acquire.take == Take::upgrade(id, token(7))));
+    harness.reply(request, granted(8), 8);
+    let writer = timeout(Duration::from_secs(5), upgrading).await.expect("granted").unwrap().unwrap();
+    let leave = timeout(Duration::from_secs(5), next_and_renew(&mut harness)).await.expect("a leave");
+    assert!(matches!(leave.op, Op::Leave { id: left, .. } if left == id), "{:?}", leave.op);
+    assert_eq!(writer.check(), Ok(token(8)));
+    drop(recheck);
+}
+
+/// An operator revokes a reader whose upgrade waits. The upgrade asks at once, and its caller is told while the grace is
+/// not over.
+#[tokio::test]
+async fn p10_an_upgrade_of_a_revoked_reader_asks_at_once() {
+    let mut harness = Harness::new().await;
+    let (upgrading, read, upgrade) = waiting_upgrade(&mut harness).await;
+    pause(20).await; // Its session knows that it waits.
+    harness.deliver(Delivery {
+        to: read.session,
+        now_us: harness.store.server_us(),
+        contention: Contention::None,
+        rest: Rest::Done,
+        id: read,
+        token: token(7),
+        left_us: 5_000 * MS,
+        event: Event::Revoked,
+        range: 1,
+    });
+    let (recheck, acquire) = timeout(Duration::from_millis(200), harness.next_acquire()).await.expect("at once");
+    assert_eq!(acquire.id, upgrade);
+    harness.reply(recheck, Outcome::Refused(Refusal::NoGrant), 7);
+    let error = timeout(Duration::from_millis(500), upgrading).await.expect("told").unwrap().unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Lost), "{error}");
+    assert!(error.to_string().contains("revoked"), "{error}");
+    loop {
+        let request = next_and_renew(&mut harness).await;
+        match request.op {
+            Op::Release { id, .. } if id == read => break,
+            Op::Leave { id, .. } if id == upgrade => {
+                harness.reply(request, Outcome::Left { was: leasehold_spec::Was::Absent }, 7);
+            }
+            ref other => panic!("unexpected: {other:?}"),
+        }
+    }
 }

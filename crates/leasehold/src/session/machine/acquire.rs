@@ -186,9 +186,14 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), re
     }
     match &reply {
         Err(Fault::Gone(_) | Fault::Damaged(_) | Fault::Undecided(_)) => attempt.order.gone(),
-        _ => attempt.order.answered(),
+        _ => attempt.order.answered(request.serial),
     }
+    let is_old_try = !is_latest && upgrade::only_tries(attempt);
     match reply {
+        // A later try is on its way, or due: an acquire that was sent before may have queued after this one.
+        Ok(answer) if is_old_try && matches!(answer.outcome, Outcome::Busy { .. }) => {
+            note(turn, name, &answer, request.sent_us);
+        }
         Ok(answer) => {
             let since_us = note(turn, name, &answer, request.sent_us);
             accept_answer(turn, counter, (&answer, since_us));
@@ -247,6 +252,7 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer
         Outcome::Busy { .. } if attempt.wait != Wait::No && is_waiting => {
             attempt.phase = Phase::Queued { next_us: turn.now.us() + RETRY_US };
         }
+        Outcome::Busy { .. } if upgrade::tries_again(attempt, answer.now_us, turn.now.us()) => {}
         Outcome::Busy { .. } => finish(turn, counter, Verdict::Busy),
         Outcome::Gone => {
             hit(Mark::ToldGone);
@@ -282,8 +288,13 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     let is_back = joined == Joined::Now && !is_first;
     attempt.latest = answer.highest;
     attempt.ticket = Some(ticket);
-    let (lease_ms, name) = (attempt.terms.lease_ms, attempt.name.clone());
-    let (queue, wait) = (attempt.queue(), attempt.wait);
+    let (lease_ms, name, queue) = (attempt.terms.lease_ms, attempt.name.clone(), attempt.queue());
+    if upgrade::only_tries(attempt) && !attempt.is_held() {
+        // The reply to an acquire from before.
+        attempt.in_flight = None;
+        attempt.phase = Phase::Asking { next_us: turn.now.us(), usual_us: turn.now.us() };
+        return;
+    }
     if let Phase::Held(holding) = &attempt.phase {
         hit(Mark::QueuedWhileHeld);
         // The grant lapsed, and a late re-check put the same ID into the queue again.
@@ -296,8 +307,6 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
         queue.and_then(|queue| turn.ledger.queues.get(&queue)).is_some_and(|queue| queue.is_told_short());
     let next_us = match is_told_short && !is_on(Mutant::P21ShortLimit) {
         true => turn.now.us(),
-        // Its caller has stopped waiting, and only tries.
-        false if wait == Wait::No => turn.now.us(),
         false => turn.ledger.next_recheck_us(lease_ms, turn.now.us()),
     };
     turn.ledger.set_phase(counter, Phase::Queued { next_us });

@@ -278,6 +278,7 @@ pub(crate) fn end(turn: &mut Turn<'_>, counter: u64, reason: LostReason, until_u
     attempt.phase = Phase::Ended { token, used, until_us };
     // The waiters behind it go on at once, however long its guard stays out.
     turn.ledger.go_on(counter, turn.now.us());
+    upgrade::follow_end(turn, counter);
     if !is_in_use {
         give_back(turn, counter);
     }

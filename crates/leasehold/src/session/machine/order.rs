@@ -23,6 +23,7 @@ pub(crate) struct InFlight {
 #[derive(Default)]
 pub(crate) struct SendOrder {
     acquires: Acquires,
+    strays: Strays,
     /// The serial of the latest return that was sent, or that its caller sends now.
     return_sent: u64,
     /// Callers that wait until the next return is sent.
@@ -45,6 +46,16 @@ struct Acquires {
     of_caller: u64,
     /// The thread has prepared one and not sent it yet.
     is_due: bool,
+}
+
+/// The acquires without a reply that may still put an attempt into the queue, although its caller only tries by now (P38).
+#[derive(Default)]
+struct Strays {
+    count: u32,
+    /// The serial of the last one.
+    last: u64,
+    /// Their latest `not_after`, in the server's time.
+    until_us: u64,
 }
 
 impl SendOrder {
@@ -89,8 +100,23 @@ impl SendOrder {
         }
     }
 
-    /// An acquire was answered, or was surely not carried out.
-    pub(crate) fn answered(&mut self) {
+    /// The attempt only tries from now on. What was sent before, up to this serial, may still queue.
+    pub(crate) fn only_tries(&mut self, last: u64) {
+        let Acquires { in_flight, is_spread, until_us, .. } = self.acquires;
+        self.strays = Strays { count: in_flight + u32::from(is_spread), last, until_us };
+    }
+
+    /// Returns for how long an acquire may still queue although the attempt only tries, from a moment of the server's clock.
+    pub(crate) fn may_queue_for_us(&self, server_us: u64) -> Option<u64> {
+        let left_us = (self.strays.until_us + 1).checked_sub(server_us);
+        left_us.filter(|left_us| *left_us > 0 && self.strays.count > 0)
+    }
+
+    /// The acquire with this serial was answered, or was surely not carried out.
+    pub(crate) fn answered(&mut self, serial: u64) {
+        if serial <= self.strays.last {
+            self.strays.count = self.strays.count.saturating_sub(1);
+        }
         let acquires = &mut self.acquires;
         acquires.in_flight = acquires.in_flight.saturating_sub(1);
         if acquires.in_flight == 0 && !acquires.is_spread {

@@ -10,7 +10,8 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{LostHow, Mode, Take};
 
-use super::attempt::Phase;
+use super::attempt::{Attempt, Phase};
+use super::release::give_back;
 use super::returning::{GivenUp, ReturnKind};
 use super::turn::Turn;
 use crate::lost::{Lost, LostReason};
@@ -48,6 +49,10 @@ pub(crate) fn complete(turn: &mut Turn<'_>, terms: &Terms) {
     if let Phase::Held(holding) = &read.phase {
         let token = holding.budget.grant();
         turn.ledger.effects.end_hold(&holding.hold, LostReason::Released);
+        if !read.order.is_settled() {
+            // Its last re-check may still be carried out, and would acquire for nobody (P14).
+            return give_back(turn, counter);
+        }
         // A failover can bring the read grant back.
         let kind = ReturnKind::Release { token, used: token };
         let until_us = holding.hold.valid_until_us();
@@ -69,9 +74,22 @@ pub(crate) fn awaits_upgrade(turn: &mut Turn<'_>, counter: u64, how: LostHow) ->
     }
     hit(Mark::UpgradeLooked);
     turn.ledger.set_next(counter, turn.now.us() + RETRY_US);
-    turn.ledger.set_next(upgrade, turn.now.us());
-    turn.arm(upgrade);
+    ask_now(turn, upgrade);
     true
+}
+
+/// Lets the upgrade of a grant that has ended ask at once: it ends as well, and its caller is told.
+pub(crate) fn follow_end(turn: &mut Turn<'_>, counter: u64) {
+    let upgrade = turn.ledger.attempts.get(&counter).map_or(0, |attempt| attempt.upgrade);
+    let phase = turn.ledger.attempts.get(&upgrade).map(|upgrade| &upgrade.phase);
+    if matches!(phase, Some(Phase::Asking { .. } | Phase::Queued { .. })) {
+        ask_now(turn, upgrade);
+    }
+}
+
+fn ask_now(turn: &mut Turn<'_>, counter: u64) {
+    turn.ledger.set_next(counter, turn.now.us());
+    turn.arm(counter);
 }
 
 /// The caller stops waiting for its upgrade, and keeps what it has: the store is asked once more, by a try. A leave would
@@ -84,8 +102,24 @@ pub(crate) fn try_once_more(turn: &mut Turn<'_>, counter: u64) -> bool {
     }
     hit(Mark::UpgradeTriedLast);
     let usual_us = turn.now.us() + turn.server.usual_us();
+    attempt.order.only_tries(turn.ledger.ids.last_serial());
     (attempt.wait, attempt.ticket, attempt.in_flight) = (Wait::No, None, None);
     attempt.phase = Phase::Asking { next_us: turn.now.us(), usual_us };
     turn.arm(counter);
     true
+}
+
+/// Returns whether an attempt is an upgrade whose caller does not wait.
+pub(crate) fn only_tries(attempt: &Attempt) -> bool {
+    attempt.wait == Wait::No && upgraded(&attempt.terms).is_some()
+}
+
+/// Lets the last try be repeated, as long as an acquire that was sent before may still queue behind it. It would be granted
+/// when the caller has its read guard back, and the leave of it would free the lock under that guard.
+pub(crate) fn tries_again(attempt: &mut Attempt, server_us: u64, now_us: u64) -> bool {
+    let left_us = attempt.order.may_queue_for_us(server_us);
+    if let Some(left_us) = left_us {
+        attempt.set_next(now_us + left_us.min(RETRY_US));
+    }
+    left_us.is_some()
 }
