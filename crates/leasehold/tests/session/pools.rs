@@ -1,5 +1,6 @@
 //! Pools: upgrades whose messages are lost or late (P37, P38), and units that are given back (P39).
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, LostReason, ReadGuard, UpgradeableReadGuard, WriteGuard};
@@ -301,4 +302,33 @@ async fn p10_an_upgrade_of_a_revoked_reader_asks_at_once() {
             ref other => panic!("unexpected: {other:?}"),
         }
     }
+}
+
+/// The connection of the caller stands still with its try on it, and the session tries again on its own. The first try may
+/// be carried out after the second one, and be granted then.
+#[tokio::test]
+async fn p38_a_try_on_a_connection_that_stands_still_is_not_forgotten() {
+    const LANE: usize = 1;
+    let mut harness = Harness::new().await;
+    let (guard, _) = upgradeable(&mut harness).await;
+    let upgrading = tokio::spawn(guard.try_upgrade());
+    let (stuck, acquire) = harness.next_acquire().await;
+    assert_eq!(stuck.link, LANE);
+    let begun = Instant::now();
+    harness.store.links()[LANE].is_stalled.store(true, Ordering::SeqCst);
+    while !upgrading.is_finished() {
+        let Ok(request) = timeout(Duration::from_millis(500), next_and_renew(&mut harness)).await else { continue };
+        match request.op {
+            Op::Acquire(ref tried) if tried.id == acquire.id => {
+                harness.reply(request, Outcome::Busy { left_us: 60_000 * MS }, 7);
+            }
+            Op::Leave { id, .. } if id == acquire.id => {
+                harness.reply(request, Outcome::Left { was: leasehold_spec::Was::Absent }, 7);
+            }
+            ref other => panic!("unexpected: {other:?}"),
+        }
+    }
+    assert!(begun.elapsed() >= Duration::from_millis(1_900), "the try may be carried out: {:?}", begun.elapsed());
+    assert!(upgrading.await.unwrap().unwrap().is_err(), "others read");
+    drop(stuck);
 }

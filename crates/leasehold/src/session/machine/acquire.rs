@@ -188,7 +188,7 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), re
         Err(Fault::Gone(_) | Fault::Damaged(_) | Fault::Undecided(_)) => attempt.order.gone(),
         _ => attempt.order.answered(request.serial),
     }
-    let is_old_try = !is_latest && upgrade::only_tries(attempt);
+    let is_old_try = !is_latest && attempt.only_tries_to_upgrade();
     match reply {
         // A later try is on its way, or due: an acquire that was sent before may have queued after this one.
         Ok(answer) if is_old_try && matches!(answer.outcome, Outcome::Busy { .. }) => {
@@ -289,7 +289,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     attempt.latest = answer.highest;
     attempt.ticket = Some(ticket);
     let (lease_ms, name, queue) = (attempt.terms.lease_ms, attempt.name.clone(), attempt.queue());
-    if upgrade::only_tries(attempt) && !attempt.is_held() {
+    if attempt.only_tries_to_upgrade() && !attempt.is_held() {
         // The reply to an acquire from before.
         attempt.in_flight = None;
         attempt.phase = Phase::Asking { next_us: turn.now.us(), usual_us: turn.now.us() };

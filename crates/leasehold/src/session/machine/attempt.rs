@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, Contention, GrantId, Name, Rest, Token};
+use leasehold_spec::{Answer, Contention, GrantId, Mode, Name, Rest, Token};
 use tokio::sync::oneshot;
 
 use super::effects::{Effects, Verdict};
@@ -284,6 +284,11 @@ impl Attempt {
                 Phase::Ended { used, .. } => *used == hold.token,
                 _ => false,
             }
+    }
+
+    /// Returns whether it is an upgrade whose caller does not wait.
+    pub(crate) fn only_tries_to_upgrade(&self) -> bool {
+        self.wait == Wait::No && matches!(self.terms.take.mode, Mode::Instead { .. })
     }
 
     /// Returns the hold of a held lease.

@@ -48,7 +48,7 @@ struct Acquires {
     is_due: bool,
 }
 
-/// The acquires without a reply that may still put an attempt into the queue, although its caller only tries by now (P38).
+/// The acquires without a reply that may still be granted, or queue, behind the last try of an upgrade (P38).
 #[derive(Default)]
 struct Strays {
     count: u32,
@@ -100,14 +100,14 @@ impl SendOrder {
         }
     }
 
-    /// The attempt only tries from now on. What was sent before, up to this serial, may still queue.
+    /// An upgrade tries once more. What was sent before, up to this serial, may be carried out after that.
     pub(crate) fn only_tries(&mut self, last: u64) {
         let Acquires { in_flight, is_spread, until_us, .. } = self.acquires;
         self.strays = Strays { count: in_flight + u32::from(is_spread), last, until_us };
     }
 
-    /// Returns for how long an acquire may still queue although the attempt only tries, from a moment of the server's clock.
-    pub(crate) fn may_queue_for_us(&self, server_us: u64) -> Option<u64> {
+    /// Returns for how long an acquire from before may be carried out, from a moment of the server's clock.
+    pub(crate) fn may_follow_for_us(&self, server_us: u64) -> Option<u64> {
         let left_us = (self.strays.until_us + 1).checked_sub(server_us);
         left_us.filter(|left_us| *left_us > 0 && self.strays.count > 0)
     }

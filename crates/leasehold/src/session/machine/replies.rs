@@ -44,7 +44,11 @@ pub(crate) fn leave_to_thread(turn: &mut Turn<'_>, counter: u64) {
 /// the thread's. (A lost reply to a release does not say whether the acquire was sent.)
 pub(crate) fn give_up_reply(turn: &mut Turn<'_>, counter: u64) {
     await_repetition(turn, counter);
+    let serial = turn.ledger.ids.last_serial();
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
+    if attempt.only_tries_to_upgrade() {
+        attempt.order.only_tries(serial);
+    }
     attempt.in_flight = None;
     if let Phase::Returning(_) | Phase::Asking { .. } = attempt.phase {
         attempt.set_next(turn.now.us());

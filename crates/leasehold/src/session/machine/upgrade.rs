@@ -109,15 +109,10 @@ pub(crate) fn try_once_more(turn: &mut Turn<'_>, counter: u64) -> bool {
     true
 }
 
-/// Returns whether an attempt is an upgrade whose caller does not wait.
-pub(crate) fn only_tries(attempt: &Attempt) -> bool {
-    attempt.wait == Wait::No && upgraded(&attempt.terms).is_some()
-}
-
-/// Lets the last try be repeated, as long as an acquire that was sent before may still queue behind it. It would be granted
-/// when the caller has its read guard back, and the leave of it would free the lock under that guard.
+/// Repeats the last try, as long as an acquire that was sent before may be carried out behind it. That acquire would be
+/// granted when the caller has its read guard back, and the leave of it would free the lock under that guard.
 pub(crate) fn tries_again(attempt: &mut Attempt, server_us: u64, now_us: u64) -> bool {
-    let left_us = attempt.order.may_queue_for_us(server_us);
+    let left_us = attempt.order.may_follow_for_us(server_us);
     if let Some(left_us) = left_us {
         attempt.set_next(now_us + left_us.min(RETRY_US));
     }
