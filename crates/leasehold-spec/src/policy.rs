@@ -4,6 +4,7 @@ use crate::answer::Refusal;
 use crate::env::Env;
 use crate::grant::keep_from;
 use crate::id::{GrantId, Token};
+use crate::limits::RETENTION_US;
 use crate::mutant::{Mutant, is_on};
 use crate::resource::Resource;
 use crate::take::{Kind, Mode, Take};
@@ -76,6 +77,11 @@ pub(crate) fn keep(resource: &mut Resource, id: GrantId, env: &Env<'_>) {
 pub(crate) fn keep_for_waiter_us(resource: &Resource, env: &Env<'_>) -> u64 {
     let of_grant = resource.grants.sole().filter(|_| keeps_by_span(resource)).map(|grant| grant.keep_until_us(env));
     of_grant.unwrap_or(keep_from(env.lease_us))
+}
+
+/// Whether a record without a grant is kept for long, for the sake of a longer lease that was given back before.
+pub(crate) fn keeps_for_others(resource: &Resource, env: &Env<'_>) -> bool {
+    resource.kind.is_pool() && resource.keep_until_us > keep_from(env.lease_us) + RETENTION_US
 }
 
 /// Whether the first renewal in each span of time writes the time until which the record is kept.

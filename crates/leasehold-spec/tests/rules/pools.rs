@@ -366,3 +366,21 @@ fn units_are_counted() {
     world.release(id(2, 1), other);
     assert_eq!(served(&mut world), [id(3, 1), id(4, 1)]);
 }
+
+/// A held for a day, and B for a short time after A. The name is free, and a minute later it may be another semaphore.
+#[test]
+fn a_long_lease_that_was_given_back_keeps_no_record() {
+    let mut resource = Resource::default();
+    let (a, b, c) = (id(1, 1), id(2, 1), id(3, 1));
+    let now_us = START_US;
+    let day_ms = 24 * 3_600_000;
+    let long = granted(&at(&mut resource, (now_us, now_us), &acquire(a, now_us, day_ms, Patience::Try)).0);
+    let short = granted(&at(&mut resource, (now_us, now_us), &acquire(b, now_us, 30_000, Patience::Try)).0);
+    for (id, token) in [(a, long), (b, short)] {
+        at(&mut resource, (now_us, now_us), &Op::Release { id, token, used: token });
+    }
+    let later = now_us + 3 * RETENTION_US;
+    let Op::Acquire(request) = acquire(c, later, 30_000, Patience::Try) else { panic!() };
+    let other = Op::Acquire(Acquire { take: Take::permits(1, 5), ..request });
+    granted(&at(&mut resource, (later, later), &other).0);
+}
