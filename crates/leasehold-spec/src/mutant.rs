@@ -257,6 +257,8 @@ pub enum Mutant {
     P37ClaimShortens,
     /// P38: a caller that stops waiting for an upgrade sends a leave.
     P38Leaves,
+    /// P38: BUSY ends an upgrade although an acquire of it may still be carried out.
+    P38BusyEnds,
     /// P39: units that are given back are not handed to the waiters in the same step.
     P39AdmitsLater,
     /// P40: a waiter that needs more units than there are waits on.

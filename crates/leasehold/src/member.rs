@@ -4,9 +4,9 @@ use std::fmt;
 
 use crate::acquirer::Acquirer;
 
-/// A lock that is a part of a multi-lock, with the settings of that lock: a [`Mutex`](crate::Mutex) (by `into`), a side of a
-/// read-write lock ([`RwLock::reading`](crate::RwLock::reading), [`RwLock::writing`](crate::RwLock::writing)), or permits of
-/// a semaphore ([`Semaphore::member`](crate::Semaphore::member)). See [`all`](crate::all).
+/// A lock that is a part of a multi-lock, with the settings of that lock: a [`Mutex`](crate::Mutex) (by `into`), a side of
+/// a read-write lock ([`RwLock::reading`](crate::RwLock::reading), [`RwLock::writing`](crate::RwLock::writing)), or
+/// permits of a semaphore ([`Semaphore::member`](crate::Semaphore::member)). See [`all`](crate::all).
 #[derive(Clone)]
 pub struct Member(pub(crate) Acquirer);
 

@@ -27,8 +27,8 @@ pub struct All {
     members: Vec<Member>,
 }
 
-/// Returns the multi-lock of these members, 1 to 16. They may belong to several clients and several stores. No I/O: the first
-/// call reports members that are wrong.
+/// Returns the multi-lock of these members, 1 to 16. They may belong to several clients and several stores. No I/O: the
+/// first call reports members that are wrong.
 ///
 /// The members are taken one after the other, in an order that all programs share: by their store, and by their name. So
 /// programs that name the same locks in different orders do not wait for each other in a circle.
@@ -92,8 +92,8 @@ impl All {
         }
     }
 
-    /// Acquires all members if each of them is free, and returns `None` otherwise. Then it releases in the background what it
-    /// had.
+    /// Acquires all members if each of them is free, and returns `None` otherwise. Then it releases in the background what
+    /// it had.
     ///
     /// # Cancel safety
     ///
@@ -142,7 +142,7 @@ impl All {
         }
     }
 
-    /// Takes the members in this order. What was taken is dropped if the round ends without all of them.
+    /// Takes the members in this order. If the round ends without all of them, it drops the leases that it has.
     async fn round(&self, order: &[usize], until: Until) -> Result<Round> {
         let mut leases: Vec<(usize, Lease)> = Vec::with_capacity(order.len());
         for &at in order {

@@ -225,7 +225,8 @@ impl UpgradeableReadGuard {
     guard_methods!(tasks);
 
     /// Waits until the other readers have gone, and makes this guard a write guard with a new token. Nobody can write in
-    /// between, and no reader enters while this waits. One round trip if there are no other readers.
+    /// between, and no reader enters while this waits. One round trip if there are no other readers. The write guard has
+    /// the settings of the lock, and a time of `max_hold` or of a fixed lease begins anew.
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! What an acquire makes: a grant, or an entry of the queue.
+//! The grant or the entry of the queue that an acquire makes.
 
 use crate::answer::Outcome;
 use crate::grant::{Grant, GrantState};

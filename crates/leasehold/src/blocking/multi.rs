@@ -51,7 +51,8 @@ impl All {
         Ok(wait(self.0.try_lock_for(at_most))?.map(AllGuard))
     }
 
-    /// Waits until `canceller` is canceled, and returns `None` then: see [`Mutex::lock_or_cancel`](super::Mutex::lock_or_cancel).
+    /// Waits until `canceller` is canceled, and returns `None` then: see
+    /// [`Mutex::lock_or_cancel`](super::Mutex::lock_or_cancel).
     ///
     /// # Errors
     ///

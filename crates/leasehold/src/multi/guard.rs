@@ -36,8 +36,8 @@ impl AllGuard {
     ///
     /// # Errors
     ///
-    /// The loss of the first member that is lost. The others stay held until this guard goes, so that nobody enters a half of
-    /// what the members protect while the other half is being changed (P47).
+    /// The loss of the first member that is lost. The others stay held until this guard goes, so that nobody enters a half
+    /// of what the members protect while the other half is being changed (P47).
     pub fn check(&self) -> std::result::Result<(), Lost> {
         self.leases.iter().try_for_each(|lease| lease.check().map(drop))
     }

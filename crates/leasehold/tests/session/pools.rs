@@ -84,7 +84,7 @@ async fn p37_a_renewal_that_finds_nothing_is_no_loss_while_an_upgrade_waits() {
     harness.expect_no_request();
 }
 
-/// The re-check finds that the read grant is gone: the lock is lost, and the caller is told.
+/// The re-check finds that the read grant is gone: the lock is lost, and the caller gets an error.
 #[tokio::test]
 async fn p37_an_upgrade_of_a_lost_grant_is_a_loss() {
     let mut harness = Harness::new().await;
@@ -268,8 +268,8 @@ async fn p14_an_upgraded_reader_takes_its_last_recheck_back() {
     drop(recheck);
 }
 
-/// An operator revokes a reader whose upgrade waits. The upgrade asks at once, and its caller is told while the grace is
-/// not over.
+/// An operator revokes a reader whose upgrade waits. The upgrade asks at once, and its caller gets an error while the grace
+/// is not over.
 #[tokio::test]
 async fn p10_an_upgrade_of_a_revoked_reader_asks_at_once() {
     let mut harness = Harness::new().await;

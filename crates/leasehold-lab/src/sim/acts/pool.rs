@@ -1,4 +1,4 @@
-//! What the acts of read-write locks and of semaphores share: they wait, try, wait for a while, and give up.
+//! The acts of read-write locks and of semaphores: a task waits, tries, waits for a while, or gives up.
 
 use std::sync::Arc;
 use std::time::Duration;

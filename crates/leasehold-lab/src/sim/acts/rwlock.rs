@@ -114,7 +114,7 @@ async fn upgrade(worker: &mut Worker, lock: &RwLock, name: &str) {
     };
     let grant = worker.entered(&guard, name, call.began_us);
     let is_held = worker.effect(&guard, &grant).await;
-    // What it reads from now on is not judged: the store ends this grant at some moment of the upgrade.
+    // Later reads are not judged: the store ends this grant at some moment of the upgrade.
     let how = guard.check().map_or_else(|lost| Ended::Lost(format!("{:?}", lost.reason())), |_| Ended::Released);
     grant.ended(&worker.sim.book, worker.sim.exec.now_us(), how);
     if !is_held {

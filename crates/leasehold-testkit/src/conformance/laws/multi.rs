@@ -29,7 +29,7 @@ pub(super) async fn all_or_none(stage: &Stage) {
     assert!(both.try_lock().await.expect("an answer").is_none());
     assert!(both.try_lock_for(SHORT).await.expect("an answer").is_none());
     for free in &theirs[1..] {
-        // What the call had is released in the background.
+        // The call releases its leases in the background.
         let mut guard = None;
         eventually("it is given back", async || {
             guard = free.try_lock().await.expect("an answer");
@@ -88,7 +88,7 @@ pub(super) async fn philosophers_eat(stage: &Stage) {
     let seats = (0..SEATS).map(|seat| {
         let client = &clients[seat % clients.len()];
         let forks = [seat, (seat + 1) % SEATS];
-        let both = all(forks.map(|fork| client.mutex(stage.name_of(&format!("fork {fork}")))));
+        let both = all(forks.map(|fork| client.mutex(stage.name_of(format_args!("fork {fork}")))));
         let in_use = Arc::clone(&in_use);
         tokio::spawn(async move {
             let mut last = [Token::NONE; 2];
@@ -113,8 +113,8 @@ pub(super) async fn philosophers_eat(stage: &Stage) {
     }
 }
 
-/// Another program takes two locks by itself, in the other order, and waits for ever. The multi-lock holds one of them while
-/// it waits for the other, which belongs to another client: it lets go.
+/// Another program takes two locks by itself, in the other order, and waits for ever. The multi-lock holds one of them
+/// while it waits for the other, which belongs to another client: it lets go.
 pub(super) async fn members_of_two_clients_are_not_held_on(stage: &Stage) {
     let (a, b, other) = (stage.client("a").await, stage.client("b").await, stage.client("other").await);
     let lease = Duration::from_millis(300);
@@ -134,7 +134,7 @@ pub(super) async fn members_of_two_clients_are_not_held_on(stage: &Stage) {
 /// A member that occurs twice would wait for itself. No members, and too many, are wrong as well.
 pub(super) async fn members_are_checked(stage: &Stage) {
     let client = stage.client("a").await;
-    let many = |count: usize| (0..count).map(|number| client.mutex(stage.name_of(&number.to_string())));
+    let many = |count: usize| (0..count).map(|number| client.mutex(stage.name_of(number)));
     let twice: Vec<Member> = vec![client.mutex(stage.name()).into(), client.rw_lock(stage.name()).reading()];
     for wrong in [all(many(0)), all(many(17)), all(twice)] {
         let error = wrong.try_lock().await.expect_err("refused");

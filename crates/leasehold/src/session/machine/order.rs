@@ -100,7 +100,7 @@ impl SendOrder {
         }
     }
 
-    /// An upgrade tries once more. What was sent before, up to this serial, may be carried out after that.
+    /// An upgrade tries once more. Acquires up to this serial may be carried out later.
     pub(crate) fn only_tries(&mut self, last: u64) {
         let Acquires { in_flight, is_spread, until_us, .. } = self.acquires;
         self.strays = Strays { count: in_flight + u32::from(is_spread), last, until_us };

@@ -1,7 +1,7 @@
 //! Upgrade: an attempt that replaces the grant of another attempt of this session (P37, P38).
 //!
 //! The read grant is held and renewed while its upgrade waits. The store ends it in the step that grants the upgrade. The
-//! session may learn of the two in either order: a renewal of the read grant may be told that it is lost before the
+//! session may learn of the two in either order: the reply to a renewal may say that the read grant is lost before the
 //! message arrives that brings the upgrade.
 
 use std::sync::Arc;
@@ -78,7 +78,7 @@ pub(crate) fn awaits_upgrade(turn: &mut Turn<'_>, counter: u64, how: LostHow) ->
     true
 }
 
-/// Lets the upgrade of a grant that has ended ask at once: it ends as well, and its caller is told.
+/// Lets the upgrade of a grant that has ended ask at once: it ends as well, and its caller gets an error.
 pub(crate) fn follow_end(turn: &mut Turn<'_>, counter: u64) {
     let upgrade = turn.ledger.attempts.get(&counter).map_or(0, |attempt| attempt.upgrade);
     let phase = turn.ledger.attempts.get(&upgrade).map(|upgrade| &upgrade.phase);
@@ -112,7 +112,7 @@ pub(crate) fn try_once_more(turn: &mut Turn<'_>, counter: u64) -> bool {
 /// Repeats the last try, as long as an acquire that was sent before may be carried out behind it. That acquire would be
 /// granted when the caller has its read guard back, and the leave of it would free the lock under that guard.
 pub(crate) fn tries_again(attempt: &mut Attempt, server_us: u64, now_us: u64) -> bool {
-    let left_us = attempt.order.may_follow_for_us(server_us);
+    let left_us = attempt.order.may_follow_for_us(server_us).filter(|_| !is_on(Mutant::P38BusyEnds));
     if let Some(left_us) = left_us {
         attempt.set_next(now_us + left_us.min(RETRY_US));
     }
