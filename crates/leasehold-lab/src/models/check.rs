@@ -30,8 +30,13 @@ pub(crate) struct Schedule<A = Act> {
 /// Searches a model of the protocol. The store's flaw is switched for the whole process, so only one search runs at a
 /// time.
 pub(crate) fn search(play: &Play) -> Found {
-    let _turn = Turn::take(play.off);
-    explore(play.clone(), play.watch.is_some())
+    alone(play.off, || explore(play.clone(), play.watch.is_some()))
+}
+
+/// Runs a search, or the replay of a schedule, with this flaw of the store, while no other search runs.
+pub(super) fn alone<T>(off: Off, run: impl FnOnce() -> T) -> T {
+    let _turn = Turn::take(off);
+    run()
 }
 
 /// Searches any model, breadth first, to the end or to the first violation. One thread finds the shortest schedule; if

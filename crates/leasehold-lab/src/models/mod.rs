@@ -37,6 +37,7 @@ mod due;
 mod ledger;
 mod network;
 mod options;
+mod pools;
 mod properties;
 mod quorum;
 mod receive;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::cases::{self, Case};
 use super::check::{Found, describe, search};
 use super::options::{Form, Options, Size};
+use super::pools;
 use super::quorum;
 use super::rules::Off;
 use super::scene::Scene;
@@ -21,7 +22,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let all: Vec<_> = if options.size == Size::Deep { scenes::deep() } else { scenes::ALL.to_vec() };
     let is_named = |name: &str| options.scene.as_ref().is_none_or(|scene| scene == name);
     let is_searched = options.rule.is_none() && (all.iter().any(is_meant) || quorum::names().any(is_named));
-    if !is_searched && !cases::ALL.iter().any(|case| is_asked_for(&case)) {
+    let is_rule = |name: &str| options.rule.as_ref().is_none_or(|rule| rule == name);
+    let is_pool = pools::names().any(is_named) && pools::rules().any(is_rule);
+    if !is_searched && !is_pool && !cases::ALL.iter().any(|case| is_asked_for(&case)) {
         return nothing_to_run(&all);
     }
     let mut failures = 0;
@@ -38,6 +41,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if options.rule.is_none() {
         failures += quorum::run(options.form, is_named);
     }
+    failures += pools::run(options.form, options.rule.as_deref(), is_named);
     if options.form != Form::Markdown {
         println!("\n{} s, at most {} MB, {failures} unexpected", began.elapsed().as_secs(), peak_mb().unwrap_or(0));
     }
@@ -46,9 +50,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// Reports that no model matches the options, which is not a success.
 fn nothing_to_run(scenes: &[Scene]) -> ExitCode {
-    let mut rules: Vec<&str> = cases::ALL.iter().map(|case| case.rule).collect();
+    let mut rules: Vec<&str> = cases::ALL.iter().map(|case| case.rule).chain(pools::rules()).collect();
     rules.dedup();
-    let scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(quorum::names()).collect();
+    let mut scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(quorum::names()).collect();
+    scenes.extend(pools::names());
     eprintln!("no model matches this rule and this scene\nrules: {}\nscenes: {}", rules.join(", "), scenes.join(", "));
     ExitCode::from(2)
 }
