@@ -34,10 +34,11 @@ impl Pool {
         Answer { contention: Contention::None, handed_claim_ms: None, ..answer }
     }
 
-    fn publish(&mut self, push: Delivery) {
+    fn publish(&mut self, mut push: Delivery) {
         let session = &mut self.sessions[push.to.0 as usize];
         if !session.is_dead {
-            session.back.push_back(Message::Push(Delivery { contention: Contention::None, ..push }));
+            push.contention = Contention::None;
+            session.back.push_back(Message::Push(push));
         }
     }
 
