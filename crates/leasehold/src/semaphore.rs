@@ -141,7 +141,8 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the number may have changed.
+    /// If the future is dropped, the number may have changed. The same is true after `Unreachable`: the client sends the
+    /// request once, and does not repeat it.
     ///
     /// # Errors
     ///

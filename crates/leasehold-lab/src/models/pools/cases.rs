@@ -28,8 +28,12 @@ pub(super) enum Slip {
     BelievesLost,
     /// P38: a caller that stops waiting for an upgrade sends a leave.
     Leaves,
+    /// P38: BUSY ends an upgrade although an earlier acquire of it may still be carried out.
+    BusyEnds,
     /// P39: a downgrade without a reply is taken back.
     RollsBack,
+    /// P40: a resize without a reply is sent again.
+    RepeatsResize,
 }
 
 /// A violation of a property.
@@ -69,6 +73,11 @@ impl Play {
     pub(super) fn slips(&self, slip: Slip) -> bool {
         self.off == Off::Session(slip)
     }
+
+    /// Whether a resize is carried out twice: a session never sends it again, but a proxy may.
+    pub(super) fn repeats_resizes(&self) -> bool {
+        self.slips(Slip::RepeatsResize) || self.off == Off::Store(Mutant::P40ResizesBlindly)
+    }
 }
 
 impl Harm {
@@ -103,7 +112,6 @@ const fn session(slip: Slip) -> Off {
     Off::Session(slip)
 }
 
-/// The last two have every rule on: no rule closes these schedules yet.
 pub(super) const ALL: &[Case] = &[
     case(
         "P31",
@@ -183,17 +191,11 @@ pub(super) const ALL: &[Case] = &[
         &scenes::RESIZE,
         Harm::Undone,
     ),
-    case(
-        "P40",
-        "open: a limit that comes back looks like the limit that was seen",
-        Off::Nothing,
-        &scenes::BACK,
-        Harm::Undone,
-    ),
+    case("P40", "a resize without a reply is sent again", session(Slip::RepeatsResize), &scenes::BACK, Harm::Undone),
     case(
         "P38",
-        "open: a late request takes up an upgrade that was given up",
-        Off::Nothing,
+        "BUSY ends an upgrade whose earlier request is open",
+        session(Slip::BusyEnds),
         &scenes::STALE,
         Harm::ReadGrantGone,
     ),

@@ -176,7 +176,7 @@ impl Pool {
                 if play.slips(Slip::RollsBack) {
                     roll_back(session);
                 }
-                session.cut(tick, is_kept);
+                session.cut(play, tick, is_kept);
             }
             Act::Crash(s) => {
                 self.budget.crashes -= 1;
@@ -212,7 +212,7 @@ impl Pool {
         self.store.keep_until_us = clock_us(u8::MAX);
         for attempt in self.sessions.iter_mut().flat_map(|session| &mut session.attempts) {
             if !attempt.is_waiting() {
-                (attempt.asked_at, attempt.ticket) = (0, None);
+                (attempt.asked_at, attempt.ticket, attempt.open_until) = (0, None, 0);
             }
             if attempt.phase == Phase::Over {
                 *attempt = Attempt { phase: Phase::Over, ..Attempt::new(attempt.take) };

@@ -168,9 +168,10 @@ pub(super) const STALE: Scene = Scene {
     name: "late upgrade",
     about: "a reader stops waiting for its upgrade, and a request of a broken connection is carried out later",
     sessions: &[Does { cuts: true, is_slow: true, ..UPGRADER }, READER],
+    until: 3,
     budget: Budget { cuts: 1, buffers: 1, ..NO_FAULT },
     ..UPGRADE
 };
 
 /// The scenes that have no counter-example.
-pub(super) const ALL: &[Scene] = &[UPGRADE, READ_LEASE, DOWNGRADE, DEATH, PERMITS, OVERTAKEN, RESIZE];
+pub(super) const ALL: &[Scene] = &[UPGRADE, READ_LEASE, DOWNGRADE, DEATH, PERMITS, OVERTAKEN, RESIZE, BACK, STALE];

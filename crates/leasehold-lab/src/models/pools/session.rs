@@ -43,6 +43,8 @@ pub(super) struct Attempt {
     pub(super) is_lowered: bool,
     /// The limit on record when the grant was made.
     pub(super) allowed: u32,
+    /// Until when an acquire that has lost its reply may be carried out.
+    pub(super) open_until: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -142,8 +144,12 @@ impl Session {
     }
 
     /// Breaks the connection. Replies and pushes are lost, and each open request is sent again on the next connection.
-    pub(super) fn cut(&mut self, tick: u8, is_kept: bool) {
+    pub(super) fn cut(&mut self, play: &Play, tick: u8, is_kept: bool) {
         let open: Vec<Request> = self.open().copied().collect();
+        for Request { n, not_after, .. } in open.iter().filter(|request| request.ask.asks()) {
+            let attempt = &mut self.attempts[*n as usize];
+            attempt.open_until = attempt.open_until.max(*not_after);
+        }
         let out = std::mem::take(&mut self.out);
         if is_kept {
             self.late = out;
@@ -151,7 +157,9 @@ impl Session {
         self.back.clear();
         for (at, Request { n, ask, not_after, .. }) in open.iter().copied().enumerate() {
             let is_replaced = |later: &Request| later.n == n && (later.ask.asks() || later.ask.ends());
-            if ask.asks() && open[at + 1..].iter().any(is_replaced) {
+            // A resize is sent once: its caller does not know whether it was carried out.
+            let is_sent_once = matches!(ask, Ask::Resize(_)) && !play.repeats_resizes();
+            if is_sent_once || ask.asks() && open[at + 1..].iter().any(is_replaced) {
                 continue;
             }
             let is_over = self.attempts.get(n as usize).is_some_and(|attempt| attempt.phase == Phase::Over);
@@ -166,7 +174,16 @@ impl Session {
 
 impl Attempt {
     pub(super) const fn new(take: Take) -> Self {
-        Self { take, phase: Phase::New, stated: Token::NONE, ticket: None, asked_at: 0, is_lowered: false, allowed: 0 }
+        Self {
+            take,
+            phase: Phase::New,
+            stated: Token::NONE,
+            ticket: None,
+            asked_at: 0,
+            is_lowered: false,
+            allowed: 0,
+            open_until: 0,
+        }
     }
 
     pub(super) const fn is_waiting(&self) -> bool {
@@ -214,7 +231,7 @@ impl Pool {
                 self.granted(s, n, (*token, sent + left), left < play.scene.lease);
             }
             (Ask::Queue | Ask::Try, Outcome::Queued { ticket, .. }) => self.queued(s, n, *ticket, answer.highest),
-            (Ask::Queue | Ask::Try, outcome) => self.not_granted(s, n, outcome),
+            (Ask::Queue | Ask::Try, outcome) => self.not_granted(play, (s, n), outcome, when(answer.now_us)),
             (Ask::Renew(of), Outcome::Renewed { left_us }) => {
                 if let Phase::Holding { token, until, .. } = &mut self.attempt(s, n).phase
                     && *token == of
@@ -271,7 +288,7 @@ impl Pool {
         }
     }
 
-    fn not_granted(&mut self, s: u8, n: u8, outcome: &Outcome) {
+    fn not_granted(&mut self, play: &Play, (s, n): (u8, u8), outcome: &Outcome, served: u8) {
         let tick = self.tick;
         let session = &mut self.sessions[s as usize];
         if !session.attempts[n as usize].is_waiting() {
@@ -279,6 +296,12 @@ impl Pool {
         }
         match outcome {
             Outcome::Late => return session.recheck(tick, n),
+            // P38: an earlier acquire may still be carried out, so the try is repeated at a later tick.
+            Outcome::Busy { .. }
+                if served <= session.attempts[n as usize].open_until && !play.slips(Slip::BusyEnds) =>
+            {
+                return;
+            }
             Outcome::Busy { .. } => session.gave_up = true,
             Outcome::Refused(Refusal::NoGrant) => session.attempts[0].phase = Phase::Over,
             _ => {}
