@@ -189,8 +189,18 @@ pub(super) fn print_failure(seed: u64, is_quorum: bool, hash: u64, wrong: &[Stri
 /// the attempts that it no longer makes, so the store has no answer about them for an attempt that still waits. No
 /// caller asks for a longer lease on re-entry. And for a caller to leave at the very moment of its pass, two threads
 /// are needed.
-const ELSEWHERE: &[Mark] =
-    &[Mark::QueueFull, Mark::PassedSilent, Mark::ToldGone, Mark::RunLengthened, Mark::NextHadGone];
+const ELSEWHERE: &[Mark] = &[
+    Mark::QueueFull,
+    Mark::PassedSilent,
+    Mark::ToldGone,
+    Mark::RunLengthened,
+    Mark::NextHadGone,
+    // No client of the simulation names another kind or number.
+    Mark::TakeRefused,
+    Mark::Resized,
+    Mark::ResizeRefused,
+    Mark::PassedTooBig,
+];
 
 /// Paths that one seed in a thousand takes, or fewer: two thousand seeds may take them or not.
 const RARE: &[Mark] = &[
@@ -201,6 +211,8 @@ const RARE: &[Mark] = &[
     Mark::TicketMended,
     Mark::ReserveNotHeld,
     Mark::ReserveUnheard,
+    Mark::LowerNotHeld,
+    Mark::UpgradeLooked,
 ];
 /// From this many seeds on there is no such excuse.
 const COVERS_RARE: u64 = 50_000;

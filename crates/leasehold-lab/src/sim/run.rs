@@ -248,7 +248,11 @@ fn judge(sim: &Arc<Sim>) -> Verdict {
     let twice = granted_twice(&report);
     // If a token was granted twice, a claim cannot be assigned to one of the two grants. The second grant is reported
     // by itself.
-    let is_of_two = |v: &Violation| matches!(v, Violation::ClaimedAfterEnd { token, .. } if twice.contains(token));
+    let is_of_two = |v: &Violation| match v {
+        // One of the two grants may be a reader's, and the other one a writer's.
+        Violation::ClaimedAfterEnd { token, .. } | Violation::WroteShared { token, .. } => twice.contains(token),
+        _ => false,
+    };
     wrong.extend(report.violations.drain(..).filter(|v| !is_of_two(v)).map(|violation| violation.to_string()));
     let (lost_updates, unexcused) = sim.book.lost_updates();
     for lost in unexcused {

@@ -19,6 +19,9 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
         hit(Mark::AcquireLate);
         return (Outcome::Late, step.settle());
     }
+    // P33: the step may pass over the waiter that asks, because its inbox is detached. It comes back to its place.
+    let known_place = place_of_pool(step.resource, request);
+    let request = known_place.as_ref().unwrap_or(request);
     // Before the step settles: a re-check shows that this waiter lives, so it must not be dropped for an older silence.
     note_seen(step.resource, step.env.lease_us, request);
     let rest = step.settle();
@@ -51,6 +54,15 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
     };
     let ticket = enqueue(step, request, place);
     (Outcome::Queued { ticket, left_us: step.first_left_us(), joined: Joined::Now }, rest)
+}
+
+/// Returns the request with the place that its waiter has in a pool, if the request does not know the place: a copy of the
+/// first request has no ticket.
+fn place_of_pool(resource: &Resource, request: &Acquire) -> Option<Acquire> {
+    let Patience::Queue(place) = &request.patience else { return None };
+    let at = resource.position(request.id).filter(|_| resource.kind.is_pool() && place.ticket.is_none())?;
+    let place = Place { ticket: Some(resource.queue[at].ticket), ..place.clone() };
+    Some(Acquire { patience: Patience::Queue(place), ..request.clone() })
 }
 
 /// Whether nobody waits before this request. A waiter of a pool that was passed over can come back to the head of the

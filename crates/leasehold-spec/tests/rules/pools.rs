@@ -170,6 +170,20 @@ fn a_waiter_that_comes_back_to_the_head_is_granted_at_once() {
     granted(&world.step(&Op::Acquire(request)));
 }
 
+/// A copy of the first request of a waiter arrives while its inbox is detached. The step passes the waiter over, and puts it
+/// back to its place.
+#[test]
+fn a_waiter_that_is_passed_over_by_its_own_request_keeps_its_place() {
+    let mut world = World::new();
+    granted(&world.take(id(1, 1), Take::permits(2, 2)));
+    let place = ticket(&world.take(id(2, 1), Take::permits(1, 2)));
+    world.pass(1);
+    ticket(&world.take(id(3, 1), Take::permits(1, 2)));
+    world.detached.insert(id(2, 1).session);
+    assert_eq!(ticket(&world.take(id(2, 1), Take::permits(1, 2))), place);
+    assert_eq!(world.resource.queue.front().map(|entry| entry.id), Some(id(2, 1)));
+}
+
 /// The only reader gives back, and a writer holds.
 fn granted_writer(world: &mut World, reader: Token) -> Token {
     world.release(id(1, 1), reader);

@@ -58,7 +58,10 @@ const ACTS: &[&[Act<Run>]] = &[
         of(|plan| plan.cancels / 2, |worker, lock, name| Box::pin(give_up(worker, WRITE, name, lock.write()))),
         of(|plan| plan.revokes, |worker, lock, _| Box::pin(revoke(worker, lock))),
     ],
-    &[of(upgrades, |worker, lock, name| Box::pin(upgrade(worker, lock, name)))],
+    &[
+        of(upgrades, |worker, lock, name| Box::pin(upgrade(worker, lock, name))),
+        of(|_| 10, |worker, lock, name| Box::pin(downgrade(worker, lock, name))),
+    ],
     &[
         of(|_| 35, |worker, lock, name| Box::pin(waits(worker, READ, name, lock))),
         of(|_| 25, |worker, lock, name| Box::pin(waits(worker, WRITE, name, lock))),
@@ -103,6 +106,26 @@ async fn revoke(worker: &mut Worker, lock: &RwLock) {
     let Some(holder) = inspection.holder else { return };
     let grace = Duration::from_millis(worker.rng.between(0, 5_000));
     let _answered_or_not = lock.revoke(&holder, grace).await;
+}
+
+/// Writes, and becomes a reader. What it holds after that is the same grant, with fewer units.
+async fn downgrade(worker: &mut Worker, lock: &RwLock, name: &str) {
+    let call = worker.call(WRITE.what);
+    let guard = match lock.write().await {
+        Ok(guard) => guard,
+        Err(error) => return worker.check_result(WRITE, Some(&error), &call),
+    };
+    let grant = worker.entered(&guard, name, call.began_us);
+    let _is_held = worker.effect(&guard, &grant).await;
+    let how = guard.check().map_or_else(|lost| Ended::Lost(format!("{:?}", lost.reason())), |_| Ended::Released);
+    grant.ended(&worker.sim.book, worker.sim.exec.now_us(), how);
+    let reader = guard.downgrade();
+    let us = worker.rng.scaled(100, worker.sim.plan.section_us);
+    worker.sleep(us).await;
+    if reader.check().is_ok() {
+        worker.sim.book.count("a downgrade");
+    }
+    drop(reader);
 }
 
 /// Reads, and becomes a writer: at once, if there are no others, or after a while. Some of these futures are dropped.
