@@ -170,8 +170,8 @@ fn a_waiter_that_comes_back_to_the_head_is_granted_at_once() {
     granted(&world.step(&Op::Acquire(request)));
 }
 
-/// A copy of the first request of a waiter arrives while its inbox is detached. The step passes the waiter over, and puts it
-/// back to its place.
+/// A copy of the first request of a waiter arrives while its inbox is detached. The step passes the waiter over, and puts
+/// it back to its place.
 #[test]
 fn a_waiter_that_is_passed_over_by_its_own_request_keeps_its_place() {
     let mut world = World::new();

@@ -282,6 +282,11 @@ impl Drop for Waiting<'_> {
         if (waiter.is_none() && sends.is_none()) || !shared.is_ours() {
             return;
         }
+        if waiter.is_none() {
+            // The session drops the other end under its lock, perhaps before this end is dropped, and a waker must not be
+            // called there: it may drop a guard of this client.
+            verdict.close();
+        }
         let left = shared.with(|turn| {
             let left = waiter.and_then(|waiter| waiting::leave(turn, waiter));
             if let Some((counter, dropped)) = *sends {

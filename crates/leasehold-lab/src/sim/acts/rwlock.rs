@@ -108,7 +108,7 @@ async fn revoke(worker: &mut Worker, lock: &RwLock) {
     let _answered_or_not = lock.revoke(&holder, grace).await;
 }
 
-/// Writes, and becomes a reader. What it holds after that is the same grant, with fewer units.
+/// Writes, and becomes a reader: by the same grant, with fewer units.
 async fn downgrade(worker: &mut Worker, lock: &RwLock, name: &str) {
     let call = worker.call(WRITE.what);
     let guard = match lock.write().await {
