@@ -39,14 +39,18 @@ pub struct All {
 /// again.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # fn main() -> leasehold::Result<()> {
+/// #     tokio::runtime::Runtime::new().unwrap().block_on(example())
+/// # }
+/// # async fn example() -> leasehold::Result<()> {
 /// # let leasehold = leasehold::Leasehold::connect("memory:").await?;
 /// let (from, to, prices) = (leasehold.mutex("account:7"), leasehold.mutex("account:9"), leasehold.rw_lock("prices"));
 /// let guard = leasehold::all([from.into(), to.into(), prices.reading()]).lock().await?;
 /// let tokens = guard.tokens(); // in this order: one for each member
 /// # assert_eq!(tokens.len(), 3);
-/// guard.release().await?;
-/// # leasehold::Result::Ok(()) })
+/// assert_eq!(guard.release().await?, leasehold::Released::Released);
+/// # Ok(())
+/// # }
 /// ```
 pub fn all<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> All {
     All { members: members.into_iter().map(Into::into).collect() }

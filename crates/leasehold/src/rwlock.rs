@@ -32,16 +32,20 @@ use crate::reentry::Handle;
 /// the first call with `Unsupported`.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # fn main() -> leasehold::Result<()> {
+/// #     tokio::runtime::Runtime::new().unwrap().block_on(example())
+/// # }
+/// # async fn example() -> leasehold::Result<()> {
 /// # let leasehold = leasehold::Leasehold::connect("memory:").await?;
 /// let prices = leasehold.rw_lock("prices");
 /// let reader = prices.read().await?; // beside other readers
 /// # let _ = reader.token();
-/// reader.release().await?;
+/// assert_eq!(reader.release().await?, leasehold::Released::Released);
 /// let writer = prices.write().await?; // alone
 /// let reader = writer.downgrade(); // others may read now, and nobody has written in between
 /// # let _ = reader;
-/// # leasehold::Result::Ok(()) })
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone)]
 pub struct RwLock {

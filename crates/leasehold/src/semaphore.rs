@@ -30,13 +30,17 @@ use crate::reentry::Handle;
 /// lease or number. So far only the store `memory:` has semaphores. Others refuse the first call with `Unsupported`.
 ///
 /// ```
-/// # tokio::runtime::Runtime::new()?.block_on(async {
+/// # fn main() -> leasehold::Result<()> {
+/// #     tokio::runtime::Runtime::new().unwrap().block_on(example())
+/// # }
+/// # async fn example() -> leasehold::Result<()> {
 /// # let leasehold = leasehold::Leasehold::connect("memory:").await?;
 /// let connections = leasehold.semaphore("database", 20);
 /// let permit = connections.acquire().await?; // waits while twenty are in use
 /// # let _ = permit.token();
-/// permit.release().await?;
-/// # leasehold::Result::Ok(()) })
+/// assert_eq!(permit.release().await?, leasehold::Released::Released);
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone)]
 pub struct Semaphore {
