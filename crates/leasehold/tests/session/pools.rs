@@ -59,7 +59,11 @@ async fn next_and_renew(harness: &mut Harness) -> Request {
 #[tokio::test]
 async fn p37_a_renewal_that_finds_nothing_is_no_loss_while_an_upgrade_waits() {
     let mut harness = Harness::new().await;
-    let (upgrading, read, upgrade) = waiting_upgrade(&mut harness).await;
+    let (guard, read) = upgradeable(&mut harness).await;
+    let lost = guard.lost();
+    let upgrading = tokio::spawn(guard.upgrade());
+    let (request, Acquire { id: upgrade, .. }) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
     let renewal = loop {
         let request = harness.next().await;
         match request.op {
@@ -75,6 +79,7 @@ async fn p37_a_renewal_that_finds_nothing_is_no_loss_while_an_upgrade_waits() {
     harness.reply(recheck, granted(8), 8);
     let guard = timeout(Duration::from_secs(5), upgrading).await.expect("granted").unwrap().unwrap();
     assert_eq!(guard.check(), Ok(token(8)));
+    assert_eq!(lost.await.reason(), LostReason::Released, "it was no loss");
     drop(guard);
     // The read grant is not released: the store has ended it.
     let release = harness.next_but_renewals().await;
