@@ -6,14 +6,13 @@ use leasehold_spec::{GrantId, Name, Op};
 
 use super::acquire::{self, begin_for_queue};
 use super::attempt::{Attempt, Phase};
+use super::beside::Beside;
 use super::connections::Route;
-use super::lower::{self, Lowering};
 use super::order::InFlight;
 use super::release::{self, fail, give_back};
 use super::renew::{self, Batch};
-use super::reserve::{self, Reserving};
 use super::turn::Turn;
-use super::{recheck, waiting};
+use super::{lower, recheck, reserve, waiting};
 use crate::observe::Event;
 use crate::session::agenda::window::Kind;
 use crate::session::terms::Wait;
@@ -22,8 +21,7 @@ use crate::session::terms::Wait;
 pub(crate) enum DueRequest {
     Return { counter: u64, name: Name, op: Op, request: InFlight },
     Renew(Batch),
-    Reserve(Reserving),
-    Lower(Lowering),
+    Beside(Beside),
     Acquire { id: GrantId, name: Name, op: Op, request: InFlight },
     Settle { name: Name, request: InFlight },
 }
@@ -69,7 +67,7 @@ pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<DueRequest> {
         Some(DueRequest::Return { counter, name, op, request })
     });
     requests.extend(renew::due_requests(turn).into_iter().map(DueRequest::Renew));
-    requests.extend(beside);
+    requests.extend(beside.into_iter().map(DueRequest::Beside));
     requests.extend(settles.into_iter().map(|(name, request)| DueRequest::Settle { name, request }));
     take_turns(turn, Kind::Recheck, &mut requests, |turn, counter| {
         let (id, name, op, request) = acquire::due_request(turn, counter)?;
@@ -117,7 +115,7 @@ fn take_turns(
 
 /// Does what is due of an attempt. If it has to send something, returns how it waits for its turn. Requests to which no
 /// turn applies are added to `beside`.
-fn serve(turn: &mut Turn<'_>, counter: u64, beside: &mut Vec<DueRequest>) -> Option<Waits> {
+fn serve(turn: &mut Turn<'_>, counter: u64, beside: &mut Vec<Beside>) -> Option<Waits> {
     let is_overdue = |request: &mut InFlight| request.until_us <= turn.now.us();
     if let Some(request) = turn.ledger.attempts.get_mut(&counter)?.in_flight.take_if(is_overdue) {
         turn.server.links.doubt(&mut turn.ledger.agenda, &request.link);
@@ -155,11 +153,11 @@ fn serve(turn: &mut Turn<'_>, counter: u64, beside: &mut Vec<DueRequest>) -> Opt
         }
         Phase::Held(holding) if holding.is_kept_no_longer(turn.now.us()) => give_back(turn, counter),
         Phase::Held(holding) if holding.budget.wants_range() && turn.server.links.home().is_some() => {
-            beside.extend(reserve::due_request(turn, counter).map(DueRequest::Reserve));
+            beside.extend(reserve::due_request(turn, counter));
             return None;
         }
         Phase::Held(holding) if holding.owes_lower(turn.now.us()) && turn.server.links.home().is_some() => {
-            beside.extend(lower::due_request(turn, counter).map(DueRequest::Lower));
+            beside.extend(lower::due_request(turn, counter));
             return None;
         }
         Phase::Held(holding) => return renewal(holding.hold.valid_until_us()),

@@ -284,7 +284,12 @@ impl Ledger {
 
     /// Returns the lease that the attempt of a queue holds.
     pub(crate) fn holding_of(&mut self, queue: u64) -> Option<&mut Holding> {
-        match &mut self.attempts.get_mut(&self.queues.get(&queue)?.attempt)?.phase {
+        self.holding(self.queues.get(&queue)?.attempt)
+    }
+
+    /// Returns the lease that an attempt holds.
+    pub(crate) fn holding(&mut self, counter: u64) -> Option<&mut Holding> {
+        match &mut self.attempts.get_mut(&counter)?.phase {
             Phase::Held(holding) => Some(holding),
             _ => None,
         }

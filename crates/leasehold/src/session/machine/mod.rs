@@ -12,8 +12,9 @@
 //!   due  waiting  guards  contact  close    what to do now · callers that wait and give up · guards that end ·
 //!    │  ╱       ╱                            connections that come and go, messages · the end of the session
 //!   acquire renew reserve lower    the operations
-//!   recheck
-//!     ╲      │      ╱
+//!   recheck              ╲  ╱
+//!     ╲      │         beside       requests about a held grant, which are sent beside its renewal
+//!      ╲     │       ╱
 //!         grant                    how a lease is entered, shortened and lost
 //!        ╱     ╲
 //!       │    upgrade               an attempt that replaces the grant of another one
@@ -28,6 +29,7 @@
 
 pub(crate) mod acquire;
 mod attempt;
+pub(crate) mod beside;
 pub(crate) mod close;
 mod connections;
 pub(crate) mod contact;
@@ -49,7 +51,7 @@ mod refusals;
 pub(crate) mod release;
 pub(crate) mod renew;
 mod replies;
-pub(crate) mod reserve;
+mod reserve;
 mod returning;
 mod server;
 mod turn;

@@ -20,9 +20,7 @@ use crate::observe::{self, Event};
 use crate::session::agenda::window::Kind;
 use crate::session::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use crate::session::machine::due::{self, DueRequest};
-use crate::session::machine::{
-    InFlight, Reply, acquire, close, contact, lower, recheck, release, renew, reserve, silent,
-};
+use crate::session::machine::{InFlight, Reply, acquire, beside, close, contact, recheck, release, renew, silent};
 use crate::session::shared::Shared;
 use crate::store::{Fault, Inbox, Link, Progress};
 use crate::world::{Pending, World};
@@ -200,18 +198,11 @@ fn send(shared: &Arc<Shared>, link: &Arc<dyn Link>, request: DueRequest) {
                 shared.with(|turn| renew::accept_replies(turn, &batch, replies));
             });
         }
-        DueRequest::Reserve(of) => {
+        DueRequest::Beside(of) => {
             let sent = begun(apply(shared, &of.name, &of.op, &of.request));
             spawn(shared, |shared| async move {
                 let reply = sent.await;
-                shared.with(|turn| reserve::accept_reply(turn, &of, reply));
-            });
-        }
-        DueRequest::Lower(of) => {
-            let sent = begun(apply(shared, &of.name, &of.op, &of.request));
-            spawn(shared, |shared| async move {
-                let reply = sent.await;
-                shared.with(|turn| lower::accept_reply(turn, &of, reply));
+                shared.with(|turn| beside::accept_reply(turn, &of, reply));
             });
         }
         DueRequest::Settle { name, request } => {
