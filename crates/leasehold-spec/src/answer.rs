@@ -183,7 +183,7 @@ pub enum Was {
 pub struct Inspection {
     /// The holder, if there is one.
     pub holder: Option<Holder>,
-    /// The number of waiters. Dead waiters count until their turn comes.
+    /// The number of waiters, an upgrade that waits included. Dead waiters count until their turn comes.
     pub waiters: u64,
 }
 

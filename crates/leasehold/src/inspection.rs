@@ -11,7 +11,8 @@ pub struct Inspection {
     /// The holder. It is `None` if the lock is free, or if the state [is not known](Self::is_known).
     pub holder: Option<Holder>,
     /// The number of waiters in the queue of the store. A waiter that died counts until its turn comes. Tasks of one
-    /// client that wait in its local queue count as one, and do not count while that client holds the lock.
+    /// client that wait in its local queue count as one, and do not count while that client holds the lock. A read guard
+    /// that waits for its upgrade counts as well.
     pub waiters: usize,
     /// The reply of each node of a quorum, in the order of the URL. The holder has the votes of a majority; the other
     /// nodes may be late, or may have no vote to give. It is empty for all other stores.

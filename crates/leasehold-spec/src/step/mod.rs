@@ -90,5 +90,6 @@ fn inspect(resource: &Resource, env: &Env<'_>) -> Outcome {
         label: grant.label.clone(),
         state: grant.state,
     });
-    Outcome::Inspected(Inspection { holder, waiters: resource.queue.len() as u64 })
+    let waiters = resource.queue.len() as u64 + u64::from(resource.upgrade.is_some());
+    Outcome::Inspected(Inspection { holder, waiters })
 }

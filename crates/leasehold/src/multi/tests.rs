@@ -18,6 +18,17 @@ async fn clients(store: &str) -> Result<[Leasehold; 2]> {
     Ok([Leasehold::connect(store).await?, Leasehold::connect(store).await?])
 }
 
+/// Returns once a call waits for this mutex.
+async fn waits_for(client: &Leasehold, name: &str) -> Result<()> {
+    let waiting = async {
+        while client.mutex(name).inspect().await?.waiters == 0 {
+            sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    };
+    timeout(SOON, waiting).await.expect("it waits soon")
+}
+
 /// The program names z before x. It waits for x, which is held, and holds nothing meanwhile.
 #[test]
 fn p45_members_are_taken_in_the_order_of_their_names() {
@@ -26,7 +37,7 @@ fn p45_members_are_taken_in_the_order_of_their_names() {
         let held = other.mutex("x").lock().await?;
         let both = all([ours.mutex("z"), ours.mutex("x")]);
         let waiting = tokio::spawn(async move { both.lock().await });
-        sleep(Duration::from_millis(100)).await;
+        waits_for(&other, "x").await?;
         assert!(other.mutex("z").try_lock().await?.is_some(), "z is held, and x is awaited");
         drop(held);
         let guard = timeout(SOON, waiting).await.expect("both are free").expect("no panic")?;
@@ -45,7 +56,7 @@ fn p45_a_multi_lock_lets_go_while_it_waits_for_another_client() {
         let lease = Duration::from_millis(200);
         let both = all([ours.mutex("x").lease(lease), second.mutex("y").lease(lease)]);
         let waiting = tokio::spawn(async move { both.lock().await });
-        sleep(Duration::from_millis(50)).await;
+        waits_for(&other, "y").await?;
         let first = timeout(SOON, other.mutex("x").lock()).await.expect("it lets go")?;
         drop((first, held));
         let guard = timeout(SOON, waiting).await.expect("both are free").expect("no panic")?;

@@ -39,7 +39,8 @@ pub(super) async fn all_or_none(stage: &Stage) {
         release(guard.expect("free")).await;
     }
     let waiting = tokio::spawn(async move { both.lock().await });
-    tokio::time::sleep(SHORT).await;
+    eventually("it waits for the busy member", async || theirs[0].inspect().await.expect("an answer").waiters == 1)
+        .await;
     assert!(!waiting.is_finished());
     release(busy).await;
     let guard = soon("all are free", waiting).await.expect("no panic").expect("granted");

@@ -99,7 +99,7 @@ pub(super) async fn an_upgrade_is_first(stage: &Stage) {
     let writer = tokio::spawn(async move { waits.write().await });
     stage.waiters(&b, 1).await;
     let upgrade = tokio::spawn(upgradeable.upgrade());
-    tokio::time::sleep(SHORT).await;
+    stage.waiters(&b, 2).await;
     assert!(!upgrade.is_finished() && !writer.is_finished(), "a reader holds");
     assert_eq!(reader.release().await.expect("an answer"), Released::Released);
     let upgraded = granted("it comes before the writer", upgrade).await;
@@ -141,10 +141,10 @@ pub(super) async fn a_dropped_upgrade_releases(stage: &Stage) {
     let theirs = b.rw_lock(stage.name());
     let reader = theirs.read().await.expect("beside it");
     let upgrade = tokio::spawn(upgradeable.upgrade());
-    tokio::time::sleep(SHORT).await;
+    stage.waiters(&a, 1).await;
     let waits = theirs.clone();
     let later = tokio::spawn(async move { waits.read().await });
-    stage.waiters(&a, 1).await;
+    stage.waiters(&a, 2).await;
     upgrade.abort();
     let later = granted("nobody keeps it out", later).await;
     for guard in [reader, later] {
@@ -160,7 +160,7 @@ pub(super) async fn a_revoked_upgrade_is_lost(stage: &Stage) {
     let holder = stage.inspect(&b).await.holder.expect("it holds");
     let reader = b.rw_lock(stage.name()).read().await.expect("beside it");
     let upgrade = tokio::spawn(upgradeable.upgrade());
-    tokio::time::sleep(SHORT).await;
+    stage.waiters(&b, 1).await;
     let answer = b.rw_lock(stage.name()).revoke(&holder, Duration::from_secs(5)).await.expect("an answer");
     assert!(matches!(answer, Revoked::Within(_)));
     assert_eq!(reader.release().await.expect("an answer"), Released::Released);
