@@ -34,8 +34,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
             failures += usize::from(!whole(scene, options.form));
         }
     }
-    head(options.form, "One rule off", &["rule", "flaw", "scene", "steps", "states", "what it breaks"]);
-    for case in cases::ALL.iter().filter(is_asked_for) {
+    let flaws: Vec<&Case> = cases::ALL.iter().filter(is_asked_for).collect();
+    if !flaws.is_empty() {
+        head(options.form, "One rule off", &["rule", "flaw", "scene", "steps", "states", "what it breaks"]);
+    }
+    for case in flaws {
         failures += usize::from(!broken(case, options.form));
     }
     if options.rule.is_none() {
@@ -69,24 +72,55 @@ pub(super) fn head(form: Form, title: &str, columns: &[&str]) {
 fn whole(scene: &Scene, form: Form) -> bool {
     let play = Play::new(scene.clone(), Off::Nothing, None);
     let found = search(&play);
+    print_whole(form, (scene.name, scene.about), &found, &in_words(&play, &found))
+}
+
+/// Searches with a rule off: the violation must be found.
+fn broken(case: &Case, form: Form) -> bool {
+    let play = case.play();
+    let found = search(&play);
+    print_broken(form, (case.rule, case.flaw, case.scene.name), &found, &in_words(&play, &found))
+}
+
+/// Returns the schedule that was found, if any, line by line.
+fn in_words(play: &Play, found: &Found) -> Vec<String> {
+    found.harm.as_ref().map(|schedule| describe(play, &schedule.acts)).unwrap_or_default()
+}
+
+/// Prints the result of a search with every rule on. Returns whether it is sound. An unexpected schedule is printed in any
+/// form.
+pub(super) fn print_whole<A>(form: Form, (name, about): (&str, &str), found: &Found<A>, lines: &[String]) -> bool {
     let verdict = match &found.harm {
         Some(schedule) => format!("{} steps: {}", schedule.acts.len(), schedule.harm),
-        None => soundness(&found),
+        None => soundness(found),
     };
     let Found { states, depth, took, .. } = found;
     match form {
-        Form::Markdown => println!("| {} | {} | {states} | {depth} | {verdict} |", scene.name, scene.about),
-        _ => println!(
-            "  {:<11} {states:>9} states, depth {depth:>2} {:>6.1} s  {verdict}",
-            scene.name,
-            took.as_secs_f64()
-        ),
+        Form::Markdown => println!("| {name} | {about} | {states} | {depth} | {verdict} |"),
+        _ => println!("  {name:<14} {states:>9} states, depth {depth:>2} {:>6.1} s  {verdict}", took.as_secs_f64()),
     }
-    // An unexpected schedule is printed in any form.
-    if let Some(schedule) = &found.harm {
-        describe(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
-    }
+    lines.iter().for_each(|line| println!("        {line}"));
     found.harm.is_none() && found.missed.is_empty()
+}
+
+/// Prints the result of a search with a rule off. Returns whether it found the violation.
+pub(super) fn print_broken<A>(
+    form: Form,
+    (rule, flaw, scene): (&str, &str, &str),
+    found: &Found<A>,
+    lines: &[String],
+) -> bool {
+    let steps = found.harm.as_ref().map_or_else(|| "-".into(), |schedule| schedule.acts.len().to_string());
+    let verdict = found.harm.as_ref().map_or("NOTHING FOUND", |schedule| schedule.harm);
+    let (states, took) = (found.states, found.took.as_secs_f64());
+    match form {
+        Form::Markdown => println!("| {rule} | {flaw} | {scene} | {steps} | {states} | {verdict} |"),
+        _ => println!("  {rule:<4}{flaw:<56}{scene:<14}{steps:>3} steps{states:>8} states {took:>5.1} s  {verdict}"),
+    }
+    if form == Form::Schedules {
+        lines.iter().for_each(|line| println!("        {line}"));
+    }
+    found.harm.is_some()
 }
 
 /// Returns the verdict on a search that has found no violation.
@@ -95,30 +129,6 @@ pub(super) fn soundness<A>(found: &Found<A>) -> String {
         [] => "no counter-example".into(),
         missed => format!("no counter-example, but it never reached: {}", missed.join("; ")),
     }
-}
-
-/// Searches with a rule off: the violation must be found.
-fn broken(case: &Case, form: Form) -> bool {
-    let play = case.play();
-    let found = search(&play);
-    let steps = found.harm.as_ref().map_or_else(|| "-".into(), |schedule| schedule.acts.len().to_string());
-    let verdict = found.harm.as_ref().map_or("NOTHING FOUND", |schedule| schedule.harm);
-    let Case { rule, flaw, scene, .. } = case;
-    let Found { states, took, .. } = found;
-    match form {
-        Form::Markdown => println!("| {rule} | {flaw} | {} | {steps} | {states} | {verdict} |", scene.name),
-        _ => {
-            let took = took.as_secs_f64();
-            println!(
-                "  {rule:<4}{flaw:<56}{:<11}{steps:>3} steps{states:>8} states {took:>5.1} s  {verdict}",
-                scene.name
-            );
-        }
-    }
-    if let (Form::Schedules, Some(schedule)) = (form, &found.harm) {
-        describe(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
-    }
-    found.harm.is_some()
 }
 
 /// Returns the peak memory of this process, if the system reports it.

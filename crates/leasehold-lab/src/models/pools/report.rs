@@ -6,7 +6,7 @@ use super::scenes::{self, Scene};
 use super::words::describe;
 use crate::models::check::{Found, Schedule, alone, explore};
 use crate::models::options::Form;
-use crate::models::report::{head, soundness};
+use crate::models::report::{head, print_broken, print_whole};
 use crate::models::rules;
 
 /// Runs one search. Returns its result, with the schedule in words.
@@ -52,38 +52,10 @@ pub(in crate::models) fn run(form: Form, rule: Option<&str>, is_meant: impl Fn(&
 
 fn is_sound(scene: &'static Scene, form: Form) -> bool {
     let (found, lines) = search(whole(scene));
-    let verdict = match &found.harm {
-        Some(schedule) => format!("{} steps: {}", schedule.acts.len(), schedule.harm),
-        None => soundness(&found),
-    };
-    let Found { states, depth, took, .. } = found;
-    match form {
-        Form::Markdown => println!("| {} | {} | {states} | {depth} | {verdict} |", scene.name, scene.about),
-        _ => println!(
-            "  {:<14} {states:>9} states, depth {depth:>2} {:>6.1} s  {verdict}",
-            scene.name,
-            took.as_secs_f64()
-        ),
-    }
-    lines.iter().for_each(|line| println!("        {line}"));
-    found.harm.is_none() && found.missed.is_empty()
+    print_whole(form, (scene.name, scene.about), &found, &lines)
 }
 
 fn is_broken(case: &Case, form: Form) -> bool {
-    let Case { rule, flaw, scene, .. } = case;
-    let (Found { states, took, harm, .. }, lines) = search(case.play());
-    let steps = harm.as_ref().map_or_else(|| "-".into(), |schedule| schedule.acts.len().to_string());
-    let verdict = harm.as_ref().map_or("NOTHING FOUND", |schedule| schedule.harm);
-    match form {
-        Form::Markdown => println!("| {rule} | {flaw} | {} | {steps} | {states} | {verdict} |", scene.name),
-        _ => println!(
-            "  {rule:<4}{flaw:<56}{:<14}{steps:>3} steps{states:>8} states {:>5.1} s  {verdict}",
-            scene.name,
-            took.as_secs_f64()
-        ),
-    }
-    if form == Form::Schedules {
-        lines.iter().for_each(|line| println!("        {line}"));
-    }
-    harm.is_some()
+    let (found, lines) = search(case.play());
+    print_broken(form, (case.rule, case.flaw, case.scene.name), &found, &lines)
 }
