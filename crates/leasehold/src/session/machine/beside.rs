@@ -25,7 +25,7 @@ pub(crate) struct Beside {
     accept: Accept,
 }
 
-/// What an operation does with the answer, or without one. The grant is still held. Its loss is already dealt with.
+/// A function of one operation that accepts its answer; `None`: there was no valid reply. The grant is held.
 pub(super) type Accept = fn(&mut Turn<'_>, counter: u64, Option<&Answer>);
 
 /// Returns a request about a held grant, for the thread to send, if there is a connection.
