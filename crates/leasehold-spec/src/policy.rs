@@ -2,7 +2,7 @@
 
 use crate::answer::Refusal;
 use crate::env::Env;
-use crate::grant::keep_from;
+use crate::grant::{Grant, keep_from};
 use crate::id::{GrantId, Token};
 use crate::limits::RETENTION_US;
 use crate::mutant::{Mutant, is_on};
@@ -79,9 +79,10 @@ pub(crate) fn keep_for_waiter_us(resource: &Resource, env: &Env<'_>) -> u64 {
     of_grant.unwrap_or(keep_from(env.lease_us))
 }
 
-/// Whether a record without a grant is kept for long, for the sake of a longer lease that was given back before.
-pub(crate) fn keeps_for_others(resource: &Resource, env: &Env<'_>) -> bool {
-    resource.kind.is_pool() && resource.keep_until_us > keep_from(env.lease_us) + RETENTION_US
+/// Whether a record is kept for longer than its last grant needed: for the sake of a longer lease that was given back
+/// before. This compares with the beginning of that grant and not with the clock, which the usual release does not read.
+pub(crate) fn keeps_for_others(resource: &Resource, last: &Grant) -> bool {
+    resource.kind.is_pool() && resource.keep_until_us > keep_from(last.since_us) + RETENTION_US
 }
 
 /// Whether the first renewal in each span of time writes the time until which the record is kept.

@@ -74,6 +74,16 @@ impl Take {
     }
 }
 
+impl Mode {
+    /// Returns the mode of the grant. The grant of an upgrade is that of a writer.
+    pub(crate) const fn once_granted(self) -> Self {
+        match self {
+            Self::Plain | Self::Instead { .. } => Self::Plain,
+            Self::Upgradeable => Self::Upgradeable,
+        }
+    }
+}
+
 impl Kind {
     /// Whether a name of this kind can have several grants at a time.
     #[must_use]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::NodeView;
 use leasehold::seam::{Address, Fault, Guess, Inbox, Link, Pending, Progress, Real, Socket, World};
-use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
 
 /// Turns a [`ForwardLink`] into a [`Link`], and a [`ForwardWorld`] into a [`World`].
 pub struct Forward<T>(pub T);
@@ -25,8 +25,8 @@ pub trait ForwardLink: Send + Sync + 'static {
         self.link().inspect(name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
-        self.link().renew(batch)
+    fn renew(&self, batch: &[(Name, Renew)], kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
+        self.link().renew(batch, kind)
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
@@ -51,8 +51,8 @@ impl<T: ForwardLink> Link for Forward<T> {
         self.0.inspect(name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
-        self.0.renew(batch)
+    fn renew(&self, batch: &[(Name, Renew)], kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
+        self.0.renew(batch, kind)
     }
 
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {

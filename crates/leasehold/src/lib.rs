@@ -215,7 +215,7 @@ pub mod seam {
     pub use crate::store::quorum::{QuorumStore, attempts, node};
     #[cfg(feature = "redis")]
     pub use crate::store::redis::{
-        FENCE_RIGHTS, Family, Flags, NODE_RIGHTS, RIGHTS, RedisNode, RedisStore, Script, Source,
+        FENCE_RIGHTS, Family, Flags, NODE_RIGHTS, POOL_RIGHTS, RIGHTS, RedisNode, RedisStore, Script, Source,
     };
     #[cfg(feature = "redis")]
     pub use crate::store::secrets::Secrets;

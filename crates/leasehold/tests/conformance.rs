@@ -2,7 +2,7 @@
 
 use leasehold_testkit::conformance::{Backend, Cell, HandOver, Verdict, run};
 
-/// The cells of read-write locks and semaphores that have a meaning. So far only the embedded store has such names.
+/// The cells of read-write locks and semaphores that have a meaning. The embedded store and Redis have such names.
 const POOLS: usize = 642;
 
 fn conforms(backend: Backend, unsupported: usize) {
@@ -42,7 +42,7 @@ fn a_directory_conforms() {
 
 #[test]
 fn one_redis_conforms() {
-    conforms(Backend::Redis, POOLS);
+    conforms(Backend::Redis, 0);
 }
 
 /// The guarantees do not depend on where a client hands on.
@@ -58,12 +58,12 @@ fn a_directory_conforms_without_hand_over_inside() {
 
 #[test]
 fn one_redis_conforms_without_hand_over_inside() {
-    conforms_with(Backend::Redis, HandOver::Remote, POOLS);
+    conforms_with(Backend::Redis, HandOver::Remote, 0);
 }
 
 #[test]
 fn one_redis_by_tls_conforms() {
-    conforms(Backend::RedisTls, POOLS);
+    conforms(Backend::RedisTls, 0);
 }
 
 #[test]

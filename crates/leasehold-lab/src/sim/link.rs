@@ -147,7 +147,7 @@ impl Link for SimLink {
         inspect_whole(self, name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+    fn renew(&self, batch: &[(Name, Renew)], _kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
         let (said, count) = (self.exchange(Ask::Batch(batch.to_vec())), batch.len());
         Box::pin(async move {
             match said.await {

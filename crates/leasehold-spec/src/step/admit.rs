@@ -21,7 +21,7 @@ pub(super) fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
         length_ms: request.lease_ms,
         state: GrantState::Held,
         units: request.take.units,
-        mode: request.take.mode,
+        mode: request.take.mode.once_granted(),
         label: request.label.clone(),
     };
     let granted = Outcome::Granted { token, left_us: grant.left_us(now_us), range: grant.range };

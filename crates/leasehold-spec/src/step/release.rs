@@ -108,7 +108,7 @@ fn give_back(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> Rest {
     }
     let rest = step.settle_for_waiters();
     let is_free = step.resource.grants.is_empty() && step.resource.is_idle();
-    if is_free && (ended.length_ms > RETENTION_MS || policy::keeps_for_others(step.resource, step.env)) {
+    if is_free && (ended.length_ms > RETENTION_MS || policy::keeps_for_others(step.resource, &ended)) {
         step.resource.keep_until_us = keep_from(step.env.lease_us);
     }
     rest

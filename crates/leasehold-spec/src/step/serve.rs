@@ -192,7 +192,7 @@ fn grant(resource: &mut Resource, env: &Env<'_>, (entry, length_ms): (Entry, u64
         length_ms,
         state: GrantState::Pushed,
         units: entry.units,
-        mode: entry.mode,
+        mode: entry.mode.once_granted(),
         label: entry.label,
     };
     // Not at every hand-over: on a busy lock, only one hand-over in a thousand writes it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use leasehold::Error;
 use leasehold::seam::{Fault, Link, Pending, Store, StoreProfile};
-use leasehold_spec::{Answer, Name, Renew};
+use leasehold_spec::{Answer, Kind, Name, Renew};
 use tokio::sync::watch;
 
 use crate::forward::{Forward, ForwardLink};
@@ -53,12 +53,12 @@ impl ForwardLink for Path {
         &self.link
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+    fn renew(&self, batch: &[(Name, Renew)], kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
         let (link, batch, mut passes) = (Arc::clone(&self.link), batch.to_vec(), self.passes.clone());
         Box::pin(async move {
             // An error means that nobody is left who could let them pass.
             let _ = passes.wait_for(|passes| *passes).await.map(drop);
-            link.renew(&batch).await
+            link.renew(&batch, kind).await
         })
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
     }))
 }
 
-fn place(place: &str, bounds: &str) -> Option<Place> {
+pub(super) fn place(place: &str, bounds: &str) -> Option<Place> {
     let mut fields = Fields(place);
     let claim_ms = fields.number(8)?;
     let hears = match fields.take(1)? {
@@ -113,34 +113,34 @@ pub(super) fn revoke(seen: &str, grace_ms: &str) -> Option<Op> {
 }
 
 /// Fields of fixed width, taken from the beginning.
-struct Fields<'a>(&'a str);
+pub(super) struct Fields<'a>(pub(super) &'a str);
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, len: usize) -> Option<&'a str> {
+    pub(super) fn take(&mut self, len: usize) -> Option<&'a str> {
         let (field, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;
         Some(field)
     }
 
-    fn number(&mut self, len: usize) -> Option<u64> {
+    pub(super) fn number(&mut self, len: usize) -> Option<u64> {
         number(self.take(len)?, len)
     }
 
-    fn token(&mut self) -> Option<Token> {
+    pub(super) fn token(&mut self) -> Option<Token> {
         Token::new(self.number(16)?)
     }
 
-    fn id(&mut self) -> Option<GrantId> {
+    pub(super) fn id(&mut self) -> Option<GrantId> {
         self.take(64)?.parse().ok()
     }
 
-    fn end(&self) -> Option<()> {
+    pub(super) fn end(&self) -> Option<()> {
         self.0.is_empty().then_some(())
     }
 }
 
 /// Parses exactly `len` digits.
-fn number(digits: &str, len: usize) -> Option<u64> {
+pub(super) fn number(digits: &str, len: usize) -> Option<u64> {
     let is_number = digits.len() == len && digits.bytes().all(|b| b.is_ascii_digit());
     is_number.then(|| digits.parse().ok())?
 }

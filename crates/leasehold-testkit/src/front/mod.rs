@@ -5,7 +5,8 @@
 //! write, with their receivers, in order. So the same front serves a simulated network, where a seed decides when each
 //! byte moves, and a real listener that a test makes misbehave after the fifth answer.
 //!
-//! Its answers are equal to those of Redis, to the byte: `tests/front.rs` sends the same requests to both. That includes
+//! Its answers about mutexes are equal to those of Redis, to the byte: `tests/front.rs` sends the same requests to both. Those
+//! about pools say the same, but it knows when a lease ends where Redis knows a bound (`pool.rs`). That includes
 //! facts that `step` does not model, such as whether a record is a string or a hash, since the scripts have shorter
 //! answers for a string. It knows the commands that the client sends (`handshake.rs`, `link.rs` and `call.rs` of the
 //! library), and no other part of Redis.
@@ -13,6 +14,7 @@
 //! A flaw that is switched on in `step` is a flaw of this server, too.
 
 mod decode;
+mod pool;
 mod reply;
 mod run;
 
@@ -257,7 +259,7 @@ impl Front {
     fn load(&mut self, source: &str) -> Option<&'static str> {
         let question = Family::Locks.question();
         let is_asked = source == question.text;
-        let known = || Family::Locks.scripts().find(|script| script.source() == source).map(Script::sha);
+        let known = || scripts().find(|script| script.source() == source).map(Script::sha);
         let sha = if is_asked { &question.sha } else { known()? };
         self.known.insert(sha);
         Some(sha)
@@ -265,7 +267,7 @@ impl Front {
 
     fn eval(&mut self, sha: &'static str, now_us: u64, rest: &[&str], sent: &mut Vec<Sent>) -> Vec<u8> {
         // The script that checks our rights is not in the table.
-        let script = Family::Locks.scripts().find(|script| script.sha() == sha);
+        let script = scripts().find(|script| script.sha() == sha);
         let flags = script.map_or(Flags::NoWrites, Script::flags);
         match self.mood {
             Mood::Loading => return error("LOADING Redis is loading the dataset in memory"),
@@ -283,6 +285,10 @@ impl Front {
             None => error("ERR these are no arguments of this script"),
         }
     }
+}
+
+fn scripts() -> impl Iterator<Item = Script> {
+    Family::Locks.scripts().chain(Family::Pools.scripts())
 }
 
 const NOT_OURS: &str = "ERR Error compiling script: it is none of Leasehold's";

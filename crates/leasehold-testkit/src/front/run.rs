@@ -6,12 +6,12 @@ use leasehold_spec::{
     Resource, Rest, SessionId, Was, step,
 };
 
-use super::{Front, Sent, What, decode};
+use super::{Front, Sent, What, decode, pool};
 
 /// A name's record.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
-    resource: Resource,
+    pub(super) resource: Resource,
     shape: Shape,
 }
 
@@ -45,6 +45,9 @@ impl Front {
         if !script.takes(keys.len(), argv.len()) {
             return None;
         }
+        if pool::is_of_pools(script) {
+            return self.run_pool_script(script, now_us, (keys, argv), sent);
+        }
         if script == Script::Renew {
             let renews = decode::renew(keys.len(), argv)?.into_iter().map(Op::Renew);
             let each = keys.iter().zip(renews).map(|(key, op)| self.apply(key, now_us, &op, Guess::Text, sent));
@@ -73,6 +76,10 @@ impl Front {
     fn apply(&mut self, key: &str, now_us: u64, op: &Op, guess: Guess, sent: &mut Vec<Sent>) -> String {
         let known = self.records.remove(key).filter(|record| !record.resource.is_forgotten(now_us, now_us));
         let mut record = known.unwrap_or_default();
+        if record.resource.kind.is_pool() {
+            self.records.insert(key.to_owned(), record);
+            return "FOREIGN hash".to_owned();
+        }
         if record.resource == Resource::default() && guess == Guess::Hash {
             // Looked up as a hash, a missing record is an empty hash.
             record.shape = Shape::Hash;
@@ -199,7 +206,7 @@ fn inspected(inspection: &Inspection, after: &Resource) -> String {
 }
 
 /// Returns the text of a message to the inbox of a session.
-fn message(key: &str, delivery: &Delivery) -> String {
+pub(super) fn message(key: &str, delivery: &Delivery) -> String {
     let Delivery { now_us, contention, rest, id, token, left_us, range, event, .. } = delivery;
     let (word, left) = match event {
         // The eight digits of a claim, and the zeros that make µs of them.
@@ -213,7 +220,7 @@ fn message(key: &str, delivery: &Delivery) -> String {
     format!("lh1 {word} {id} {token:016} {left} {now_us:016} {contention} {rest} {range:08} {key}")
 }
 
-fn contention_letter(contention: Contention) -> &'static str {
+pub(super) fn contention_letter(contention: Contention) -> &'static str {
     match contention {
         Contention::None => "N",
         Contention::Others => "O",
@@ -221,7 +228,7 @@ fn contention_letter(contention: Contention) -> &'static str {
     }
 }
 
-fn rest_letter(rest: Rest) -> &'static str {
+pub(super) fn rest_letter(rest: Rest) -> &'static str {
     match rest {
         Rest::Done => "D",
         Rest::More => "M",

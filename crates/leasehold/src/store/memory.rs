@@ -139,7 +139,7 @@ impl Link for Path {
         inspect_whole(self, name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+    fn renew(&self, batch: &[(Name, Renew)], _kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
         let (hub, batch) = (Arc::clone(&self.hub), batch.to_vec());
         Box::pin(async move {
             let renew = |(name, renew): (Name, Renew)| Ok(hub.apply(&name, &Op::Renew(renew)));

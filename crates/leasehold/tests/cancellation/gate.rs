@@ -14,7 +14,7 @@ use std::thread::Thread;
 
 use leasehold::seam::{Fault, Guess, Inbox, Link, Message, Pending, Store, StoreProfile};
 use leasehold::{Error, LostReason, NodeView};
-use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
 use leasehold_testkit::forward::{Forward, ForwardLink};
 use tokio::sync::oneshot;
 
@@ -65,7 +65,7 @@ struct Queue {
 
 enum Request {
     Apply(Name, Op, Guess, oneshot::Sender<OpResult>),
-    Renew(Vec<(Name, Renew)>, oneshot::Sender<Vec<OpResult>>),
+    Renew(Vec<(Name, Renew)>, Kind, oneshot::Sender<Vec<OpResult>>),
 }
 
 enum Reply {
@@ -197,8 +197,8 @@ impl Connection {
                     let reply = now(self.link.apply(&name, &op, guess));
                     self.queue().replies.push_back(Reply::Answer(to, reply));
                 }
-                Turn::Request(Request::Renew(batch, to)) => {
-                    let reply = now(self.link.renew(&batch));
+                Turn::Request(Request::Renew(batch, kind, to)) => {
+                    let reply = now(self.link.renew(&batch, kind));
                     self.queue().replies.push_back(Reply::Renewed(to, reply));
                 }
             }
@@ -289,12 +289,12 @@ impl ForwardLink for End {
         })
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<OpResult>> {
+    fn renew(&self, batch: &[(Name, Renew)], kind: Kind) -> Pending<Vec<OpResult>> {
         let (connection, batch) = (Arc::clone(&self.0), batch.to_vec());
         Box::pin(async move {
             let (to, reply) = oneshot::channel();
             let wanted = batch.len();
-            connection.send(Request::Renew(batch, to));
+            connection.send(Request::Renew(batch, kind, to));
             drop(connection);
             reply.await.unwrap_or_else(|_| (0..wanted).map(|_| Err(gone())).collect())
         })

@@ -57,6 +57,30 @@ impl Before {
         cases
     }
 
+    /// Returns the cases of a step of a pool that led to this model.
+    pub(crate) fn cases_of_pool(&self, model: &Resource, expected: &Answer) -> Vec<&'static str> {
+        let mut cases = vec![expected.outcome.word()];
+        if expected.rest == Rest::More {
+            cases.push("more");
+        }
+        if model.grants.len() > 1 {
+            cases.push("several grants");
+        }
+        if model.upgrade.is_some() {
+            cases.push("an upgrade waits");
+        }
+        if model.grants.units() > model.limit {
+            cases.push("more units than the limit");
+        }
+        if !model.queue.is_empty() && model.grants.units() < model.limit {
+            cases.push("a waiter that does not fit");
+        }
+        if model.lapses.len() > self.lapses.len() {
+            cases.push("a claim lapsed");
+        }
+        cases
+    }
+
     /// Returns what became of the tokens of a grant.
     fn range(&self, model: &Resource, op: &Op) -> Option<&'static str> {
         let ended = |grant: &&Grant| model.held_by(grant.id).is_none() && grant.range > 1;
@@ -91,12 +115,21 @@ pub(crate) const fn pushed(event: Event) -> &'static str {
 
 /// Checks that the run met every outcome: otherwise it has not shown that the two agree on it.
 pub(crate) fn check_coverage(seen: &Seen) {
+    check(seen, (&OUTCOMES, 50), &RARE);
+}
+
+/// Checks the same for a run with pools.
+pub(crate) fn check_coverage_of_pools(seen: &Seen) {
+    check(seen, (&OUTCOMES_OF_POOLS, 400), &RARE_OF_POOLS);
+}
+
+fn check(seen: &Seen, (outcomes, part): (&[&str], u64), rare: &[&str]) {
     let count = |what: &str| seen.get(what).copied().unwrap_or(0);
-    let all: u64 = OUTCOMES.iter().map(|what| count(what)).sum();
-    for outcome in OUTCOMES {
-        assert!(count(outcome) * 50 >= all, "{outcome}: {} of {all}, less than two in a hundred", count(outcome));
+    let all: u64 = outcomes.iter().map(|what| count(what)).sum();
+    for outcome in outcomes {
+        assert!(count(outcome) * part >= all, "{outcome}: {} of {all}, less than one in {part}", count(outcome));
     }
-    for rare in RARE {
+    for rare in rare {
         assert!(count(rare) >= 20, "{rare}: only {}", count(rare));
     }
 }
@@ -149,4 +182,44 @@ const RARE: [&str; 23] = [
     "stored as a string",
     "stored as a hash",
     "stored as a hash without a queue",
+];
+
+/// The same for pools, each in at least one of four hundred requests.
+const OUTCOMES_OF_POOLS: [&str; 20] = [
+    "granted",
+    "queued",
+    "busy",
+    "gone",
+    "late",
+    "refused",
+    "renewed",
+    "revoked",
+    "lost",
+    "released",
+    "not held",
+    "waited",
+    "held",
+    "absent",
+    "lowered",
+    "resized",
+    "marked",
+    "settled",
+    "inspected",
+    "no memory",
+];
+
+const RARE_OF_POOLS: [&str; 13] = [
+    "more",
+    "forgotten",
+    "several grants",
+    "an upgrade waits",
+    "more units than the limit",
+    "a waiter that does not fit",
+    "a claim lapsed",
+    "push of a grant",
+    "push of a revocation",
+    "push of an end",
+    "stored as a pool",
+    "stored as a string",
+    "met the other encoding",
 ];

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Mode, Order, Resource, SessionId, Token};
 use leasehold_testkit::{Resp, Value};
 
+use crate::decode_pool::pool;
+
 /// Reads a key in one round trip, unless its value is long: type, value, and end (ms since 1970).
 const LOOK: &str = "local kind, key = redis.call('TYPE', KEYS[1]).ok, KEYS[1]
 local value = false
@@ -28,6 +30,8 @@ pub(crate) enum Encoding {
     Short,
     /// A hash.
     Hash,
+    /// The hash of a pool.
+    Pool,
 }
 
 /// Returns the record that is stored under the key. `None` if the key does not exist.
@@ -44,7 +48,11 @@ pub(crate) fn look(resp: &mut Resp, key: &str) -> Result<Option<Stored>, String>
         }
         Some("hash") => {
             let pairs = value.items().map_or_else(|| scan(resp, key), <[_]>::to_vec);
-            (hash(&pairs)?, Encoding::Hash)
+            let fields = fields(&pairs)?;
+            match fields.get("r").is_some_and(|record| record.starts_with("lh1W") || record.starts_with("lh1S")) {
+                true => (pool(fields)?, Encoding::Pool),
+                false => (hash(fields)?, Encoding::Hash),
+            }
         }
         other => return Err(format!("a key of type {other:?}")),
     };
@@ -80,25 +88,26 @@ fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
     let prev = fields.id()?;
     let range = fields.number(8)?;
     let label = fields.label()?;
-    let state = match state {
-        "F" => return Ok(Resource { last, released: id, ..Resource::default() }),
-        "H" => GrantState::Held,
-        "P" => GrantState::Pushed,
-        "R" => GrantState::Revoked,
-        "C" => GrantState::CoolingDown,
-        other => return Err(format!("no state: {other:?}")),
-    };
+    if state == "F" {
+        return Ok(Resource { last, released: id, ..Resource::default() });
+    }
+    let state = grant_state(state)?;
     let id = id.ok_or("a grant without an id")?;
     let grant = Some(Grant { id, token: last, since_us, length_ms, state, units: 1, mode: Mode::Plain, label, range });
     Ok(Resource { last, grants: grant.into(), released: prev, ..Resource::default() })
 }
 
-fn hash(pairs: &[Value]) -> Result<Resource, String> {
+/// Returns the values of a hash by their fields.
+fn fields(pairs: &[Value]) -> Result<BTreeMap<&str, &str>, String> {
     let mut hash = BTreeMap::new();
     for pair in pairs.chunks(2) {
         let [field, value] = pair else { return Err("half a pair".into()) };
         hash.insert(field.text().ok_or("a field that is not UTF-8")?, value.text().ok_or("a value that is not UTF-8")?);
     }
+    Ok(hash)
+}
+
+fn hash(mut hash: BTreeMap<&str, &str>) -> Result<Resource, String> {
     let mut take = |field: &str| hash.remove(field);
     let mut fields = Fields(take("r").ok_or("no field r")?);
     let mut resource = record(&mut fields)?;
@@ -137,17 +146,27 @@ fn hash(pairs: &[Value]) -> Result<Resource, String> {
     Ok(resource)
 }
 
+pub(crate) fn grant_state(letter: &str) -> Result<GrantState, String> {
+    match letter {
+        "H" => Ok(GrantState::Held),
+        "P" => Ok(GrantState::Pushed),
+        "R" => Ok(GrantState::Revoked),
+        "C" => Ok(GrantState::CoolingDown),
+        other => Err(format!("no state: {other:?}")),
+    }
+}
+
 /// The fields of fixed width that are left of a text.
-struct Fields<'a>(&'a str);
+pub(crate) struct Fields<'a>(pub(crate) &'a str);
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, len: usize) -> Result<&'a str, String> {
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a str, String> {
         let (field, rest) = self.0.split_at_checked(len).ok_or_else(|| format!("too short: {:?}", self.0))?;
         self.0 = rest;
         Ok(field)
     }
 
-    fn number(&mut self, len: usize) -> Result<u64, String> {
+    pub(crate) fn number(&mut self, len: usize) -> Result<u64, String> {
         let field = self.take(len)?;
         match field.bytes().all(|b| b.is_ascii_digit()) {
             true => field.parse().map_err(|e| format!("{field:?}: {e}")),
@@ -155,11 +174,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn token(&mut self) -> Result<Token, String> {
+    pub(crate) fn token(&mut self) -> Result<Token, String> {
         Token::new(self.number(16)?).ok_or_else(|| "a token beyond 2^53".into())
     }
 
-    fn id(&mut self) -> Result<Option<GrantId>, String> {
+    pub(crate) fn id(&mut self) -> Result<Option<GrantId>, String> {
         match self.take(64)? {
             field if field.bytes().all(|b| b == b'-') => Ok(None),
             field => field.parse().map(Some).map_err(|_| format!("no grant id: {field:?}")),
@@ -171,7 +190,7 @@ impl<'a> Fields<'a> {
         Ok(self.take(usize::try_from(len).map_err(|e| e.to_string())?)?.to_owned())
     }
 
-    fn lapse(&mut self) -> Result<Lapse, String> {
+    pub(crate) fn lapse(&mut self) -> Result<Lapse, String> {
         let session = u128::from_str_radix(self.take(32)?, 16).map_err(|e| e.to_string())?;
         Ok(Lapse { session: SessionId(session), at_us: self.number(16)? })
     }
@@ -181,16 +200,7 @@ impl<'a> Fields<'a> {
         let id = id.parse().map_err(|_| format!("an entry of {id:?}"))?;
         let limit_us = Some(self.number(16)?).filter(|&limit| limit != 0);
         let (seen_us, ticket, claim_ms) = (self.number(16)?, self.number(16)?, self.number(8)?);
-        let hears = match self.take(1)? {
-            "L" => Hears::Listens,
-            "P" => Hears::Polls,
-            other => return Err(format!("neither listens nor polls: {other:?}")),
-        };
-        let order = match self.take(1)? {
-            "s" => Order::Strict,
-            "r" => Order::Relaxed,
-            other => return Err(format!("neither strict nor relaxed: {other:?}")),
-        };
+        let (hears, order) = (self.hears()?, self.order()?);
         let lease_ms = self.number(8)?;
         let before = self.take(64)?;
         let range = self.number(8)?;
@@ -215,7 +225,23 @@ impl<'a> Fields<'a> {
         ))
     }
 
-    fn end(&self) -> Result<(), String> {
+    pub(crate) fn hears(&mut self) -> Result<Hears, String> {
+        match self.take(1)? {
+            "L" => Ok(Hears::Listens),
+            "P" => Ok(Hears::Polls),
+            other => Err(format!("neither listens nor polls: {other:?}")),
+        }
+    }
+
+    pub(crate) fn order(&mut self) -> Result<Order, String> {
+        match self.take(1)? {
+            "s" => Ok(Order::Strict),
+            "r" => Ok(Order::Relaxed),
+            other => Err(format!("neither strict nor relaxed: {other:?}")),
+        }
+    }
+
+    pub(crate) fn end(&self) -> Result<(), String> {
         if self.0.is_empty() { Ok(()) } else { Err(format!("left over: {:?}", self.0)) }
     }
 }

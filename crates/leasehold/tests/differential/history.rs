@@ -5,7 +5,7 @@ mod plays;
 
 use leasehold_spec::limits::{LEASE_MAX_MS, RANGE_MAX, RENEW_BATCH, RETENTION_MS, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Op, Order, Outcome, Patience, Place, Renew, SessionId, Take, Token,
+    Acquire, Contention, From, GrantId, Hears, Kind, Op, Order, Outcome, Patience, Place, Renew, SessionId, Take, Token,
 };
 
 use leasehold_testkit::Random;
@@ -290,7 +290,7 @@ impl<'a> History<'a> {
             let token = self.token(at);
             batch.push((lock, self.renewal(lock, id, token)));
         }
-        self.rig.renew(&mut self.locks, &batch);
+        self.rig.renew(&mut self.locks, &batch, Kind::Mutex);
     }
 
     fn revoke(&mut self, lock: usize) {

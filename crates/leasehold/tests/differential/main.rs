@@ -8,18 +8,23 @@
 
 mod cases;
 mod decode;
+mod decode_pool;
 mod full;
 mod history;
+mod pools;
 mod rig;
 mod wire;
 
-use cases::check_coverage;
+use cases::{check_coverage, check_coverage_of_pools};
 use history::History;
 use leasehold_testkit::differential;
+use pools::PoolHistory;
 use rig::Rig;
 
 /// The number of histories that takes about a minute on two processors.
 const HISTORIES: u64 = 3_000;
+/// The number of histories of pools that takes half a minute.
+const HISTORIES_OF_POOLS: u64 = 1_500;
 const STEPS: usize = 50;
 const SESSIONS: usize = 24;
 
@@ -37,5 +42,21 @@ fn random_histories() {
     let start = || Rig::start(SESSIONS);
     if let Some(seen) = differential::play("differential", HISTORIES, start, play, |rig| rig.log.into_seen()) {
         check_coverage(&seen);
+    }
+}
+
+fn play_pools(rig: &mut Rig, seed: u64) {
+    match seed % 30 {
+        0 | 1 => PoolHistory::new(rig, seed, 20).play_crowd(20),
+        _ => PoolHistory::new(rig, seed, 5).play(STEPS),
+    }
+}
+
+#[test]
+fn random_histories_of_pools() {
+    let start = || Rig::start(SESSIONS);
+    let end = |rig: Rig| rig.log.into_seen();
+    if let Some(seen) = differential::play("differential pools", HISTORIES_OF_POOLS, start, play_pools, end) {
+        check_coverage_of_pools(&seen);
     }
 }

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use leasehold::seam::{Fault, Link, Message, Real, RedisStore, Store};
+use leasehold::seam::{Fault, Guess, Link, Message, Real, RedisStore, Store};
 use leasehold_spec::limits::RETENTION_US;
-use leasehold_spec::{Answer, Contention, Delivery, Env, Name, Op, Outcome, Renew, Resource, SessionId, step};
+use leasehold_spec::{Answer, Delivery, Env, Kind, Name, Op, Outcome, Renew, Resource, SessionId, Token, step};
 use leasehold_testkit::Value;
 use leasehold_testkit::differential::{Harness, Inbox, Log, TTL_TOLERANCE_US, key};
 use tokio::runtime::Runtime;
@@ -40,7 +40,7 @@ impl Lock {
 #[derive(Debug)]
 #[expect(dead_code, reason = "read by Debug, in the report of a failure")]
 pub(crate) enum Done {
-    Op(String, Box<Op>, Contention, Box<Result<Answer, String>>),
+    Op(String, Box<Op>, Guess, Box<Result<Answer, String>>),
     Renew(Vec<(Name, Renew)>, Vec<Result<Answer, String>>),
     Clock(i64),
     Attached(usize, bool),
@@ -126,9 +126,10 @@ impl Rig {
     }
 
     /// Runs one operation on both. Returns the outcome, if the store did anything.
-    pub(crate) fn apply(&mut self, lock: &mut Lock, op: &Op, guess: Contention) -> Option<Outcome> {
+    pub(crate) fn apply(&mut self, lock: &mut Lock, op: &Op, guess: impl Into<Guess>) -> Option<Outcome> {
+        let guess = guess.into();
         self.steer_clear(lock);
-        let answered = self.runtime.block_on(self.link.apply(&lock.name, op, guess.into()));
+        let answered = self.runtime.block_on(self.link.apply(&lock.name, op, guess));
         let told = answered.as_ref().map(Answer::clone).map_err(|fault| format!("{fault:?}"));
         self.log.push(Done::Op(lock.key.clone(), Box::new(op.clone()), guess, Box::new(told)));
         match answered {
@@ -154,12 +155,12 @@ impl Rig {
     }
 
     /// Runs a batch of renewals on both.
-    pub(crate) fn renew(&mut self, locks: &mut [Lock], batch: &[(usize, Renew)]) {
+    pub(crate) fn renew(&mut self, locks: &mut [Lock], batch: &[(usize, Renew)], kind: Kind) {
         for (number, _) in batch {
             self.steer_clear(&mut locks[*number]);
         }
         let named: Vec<_> = batch.iter().map(|(number, renew)| (locks[*number].name.clone(), renew.clone())).collect();
-        let answers = self.runtime.block_on(self.link.renew(&named));
+        let answers = self.runtime.block_on(self.link.renew(&named, kind));
         let told = answers.iter().map(|one| one.as_ref().cloned().map_err(|fault| format!("{fault:?}")));
         self.log.push(Done::Renew(named, told.collect()));
         if answers.len() != batch.len() {
@@ -183,12 +184,15 @@ impl Rig {
         let env = Env { wall_us: now_us, lease_us: now_us, attached: &attached };
         let before = Before::of(&lock.model, op);
         let (mut expected, deliveries) = step(&mut lock.model, &env, op);
-        before.cases(&lock.model, op, &expected, now_us).into_iter().for_each(|case| self.count(case));
+        match lock.model.kind.is_pool() {
+            true => before.cases_of_pool(&lock.model, &expected).into_iter().for_each(|case| self.count(case)),
+            false => before.cases(&lock.model, op, &expected, now_us).into_iter().for_each(|case| self.count(case)),
+        }
         deliveries.iter().for_each(|delivery| self.count(cases::pushed(delivery.event)));
         if is_timeless {
             expected.now_us = 0;
         }
-        if *answer != expected {
+        if !agree(answer, &expected, lock.model.kind) {
             self.fail(&format!("the answer is to be\n{expected:?}\nand it is\n{answer:?}"));
         }
         due.extend(deliveries.into_iter().map(|delivery| (lock.name.clone(), delivery)));
@@ -205,7 +209,8 @@ impl Rig {
             Err(why) => self.fail(&format!("{}: {why}", lock.key)),
         };
         let Some(mut stored) = stored else {
-            if lock.model != Resource::default() {
+            // A request that granted nothing leaves nothing behind.
+            if lock.model.last != Token::NONE || !lock.model.is_idle() {
                 self.fail(&format!("nothing is stored, and it is to be\n{:?}", lock.model));
             }
             return;
@@ -216,6 +221,7 @@ impl Rig {
         let fits = match stored.encoding {
             Encoding::Short => lock.model.queue.is_empty(),
             Encoding::Hash => lock.model.grants.sole().is_some() || !lock.model.queue.is_empty(),
+            Encoding::Pool => lock.model.kind.is_pool(),
         };
         if stored.resource != lock.model || !fits {
             self.fail(&format!("the record is to be\n{:?}\nand it is\n{stored:?}", lock.model));
@@ -224,6 +230,7 @@ impl Rig {
             Encoding::Short => "stored as a string",
             Encoding::Hash if lock.model.queue.is_empty() => "stored as a hash without a queue",
             Encoding::Hash => "stored as a hash",
+            Encoding::Pool => "stored as a pool",
         });
         let (ends_us, end_us) = (stored.expires_ms * 1000, lock.end_us());
         if ends_us.abs_diff(end_us) > TTL_TOLERANCE_US {
@@ -262,5 +269,25 @@ impl Rig {
 
     pub(crate) fn fail(&self, what: &str) -> ! {
         self.log.fail(what)
+    }
+}
+
+/// Whether an answer is the one that is expected. Of a pool the store knows a bound of the first end, so a waiter is told at
+/// most what is left of the first lease, rounded up to ms.
+fn agree(answer: &Answer, expected: &Answer, kind: Kind) -> bool {
+    let left = |answer: &Answer| match answer.outcome {
+        Outcome::Queued { left_us, .. } | Outcome::Busy { left_us } if kind.is_pool() => Some(left_us),
+        _ => None,
+    };
+    let with_left = |answer: &Answer, left_us: u64| {
+        let mut answer = answer.clone();
+        if let Outcome::Queued { left_us: left, .. } | Outcome::Busy { left_us: left } = &mut answer.outcome {
+            *left = left_us;
+        }
+        answer
+    };
+    match (left(answer), left(expected)) {
+        (Some(told_us), Some(left_us)) => told_us < left_us + 1_000 && with_left(answer, 0) == with_left(expected, 0),
+        _ => answer == expected,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::seam::{Guess, Message, Real};
 use leasehold_spec::{
-    Acquire, From, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, Renew, SessionId, Take,
+    Acquire, From, GrantId, Hears, Kind, Name, Op, Order, Outcome, Patience, Place, Renew, SessionId, Take,
 };
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
@@ -45,7 +45,7 @@ async fn a_clock_set_forward_between_two_answers_shortens_the_validity() {
     let granted_us = since_us();
     let not_after_us = Real::world().now_us() + 7_000_000;
     let renew = Renew { id, token, from: From::Now, lease_ms, not_after_us };
-    let renewing = tokio::spawn(link.renew(&[(name.clone(), renew)]));
+    let renewing = tokio::spawn(link.renew(&[(name.clone(), renew)], Kind::Mutex));
     wait_until("one node has renewed", SOON, || since_us() != granted_us);
     // The reply has to arrive, too, which no event shows. If it arrived later than this, the test would prove nothing.
     tokio::time::sleep(Duration::from_millis(20)).await;

@@ -158,7 +158,7 @@ impl Link for Handle {
         inspect_whole(self, name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+    fn renew(&self, batch: &[(Name, Renew)], _kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
         let each: Vec<_> = batch.iter().map(|(_, renew)| self.begin(Op::Renew(renew.clone()))).collect();
         Box::pin(async move {
             let each: Vec<_> = each.into_iter().map(|begin| begin()).collect();

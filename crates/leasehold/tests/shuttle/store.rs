@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::seam::{Fault, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, World, inspect_whole};
 use crate::{Error, LostReason, NodeView};
-use leasehold_spec::{Answer, Env, Name, Op, Renew, Resource, SessionId, Token, step};
+use leasehold_spec::{Answer, Env, Kind, Name, Op, Renew, Resource, SessionId, Token, step};
 use shuttle::future::yield_now;
 use tokio::sync::{mpsc, oneshot};
 
@@ -194,7 +194,7 @@ impl Link for Path {
         inspect_whole(self, name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<OpResult<Answer>>> {
+    fn renew(&self, batch: &[(Name, Renew)], _kind: Kind) -> Pending<Vec<OpResult<Answer>>> {
         let (batch, count) = (batch.to_vec(), batch.len());
         let asked = self.ask(|reply| Up::Renew(batch, reply));
         Box::pin(async move { asked.await.unwrap_or_else(|| (0..count).map(|_| Err(gone())).collect()) })

@@ -8,8 +8,8 @@ use std::task::Poll;
 use leasehold::seam::{Inbox, Link, Message, Real, choose};
 use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, From, GrantId, Hears, Inspection, Name, Op, Order, Outcome, Patience, Place,
-    Renew, SessionId, Take, Token,
+    Acquire, Answer, Contention, Delivery, From, GrantId, Hears, Inspection, Kind, Name, Op, Order, Outcome, Patience,
+    Place, Renew, SessionId, Take, Token,
 };
 use tokio::sync::mpsc;
 
@@ -160,7 +160,7 @@ impl Raw {
     pub(super) async fn renew(&self, id: GrantId, token: Token, from: From, lease_ms: u64) -> Answer {
         let not_after_us = self.now_us().await + NOT_AFTER_MAX_US;
         let renew = Renew { id, token, from, lease_ms, not_after_us };
-        let answers = self.link.renew(&[(self.name.clone(), renew)]).await;
+        let answers = self.link.renew(&[(self.name.clone(), renew)], Kind::Mutex).await;
         answers.into_iter().next().expect("one answer for each").expect("an answer")
     }
 

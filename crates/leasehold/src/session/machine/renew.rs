@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, From, LostHow, Name, Outcome, Renew};
+use leasehold_spec::{Answer, From, Kind, LostHow, Name, Outcome, Renew};
 
 use super::attempt::{Attempt, Phase};
 use super::connections::Reply;
@@ -18,13 +18,15 @@ use super::replies::note;
 use super::turn::Turn;
 use crate::clock::{Term, margin_us};
 use crate::observe::Event;
-use crate::session::agenda::window::Kind;
+use crate::session::agenda::window;
 use crate::session::hold::Hold;
 use crate::session::terms::{Renewal, Terms};
 
 /// Renewals that are sent together.
 pub(crate) struct Batch {
     number: u64,
+    /// The kind of all its names.
+    pub(crate) kind: Kind,
     /// The renewals, as the store gets them.
     pub(crate) renewals: Vec<(Name, Renew)>,
     /// Their attempts, in the same order.
@@ -50,38 +52,49 @@ pub(crate) fn lengthen(turn: &mut Turn<'_>, hold: &Hold, lease_ms: u64) {
 /// Returns the renewals whose turn it is, as far as the window has room.
 pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<Batch> {
     let mut batches = Vec::new();
-    let mut renewals = Vec::new();
-    let mut by = Vec::new();
-    let mut room = turn.ledger.agenda.windows.room(Kind::Renewal);
+    // A store has other scripts for mutexes than for pools.
+    let mut open: Vec<OpenBatch> = Vec::new();
+    let mut room = turn.ledger.agenda.windows.room(window::Kind::Renewal);
     while room > 0 {
-        let Some(counter) = turn.ledger.agenda.windows.next(Kind::Renewal) else { break };
+        let Some(counter) = turn.ledger.agenda.windows.next(window::Kind::Renewal) else { break };
         let Some((renewal, request)) = due_request(turn, counter) else {
             turn.ledger.arm_after(counter, turn.server.links.reach(), turn.now.us());
             continue;
         };
-        turn.ledger.agenda.windows.sent(Kind::Renewal);
+        turn.ledger.agenda.windows.sent(window::Kind::Renewal);
         room -= 1;
-        if by.is_empty() {
-            (renewals, by) = (Vec::with_capacity(RENEW_BATCH), Vec::with_capacity(RENEW_BATCH));
+        let kind = turn.ledger.names.guess(&renewal.0).kind;
+        let at = open.iter().position(|batch| batch.kind == kind).unwrap_or(open.len());
+        if at == open.len() {
+            open.push(OpenBatch {
+                kind,
+                renewals: Vec::with_capacity(RENEW_BATCH),
+                by: Vec::with_capacity(RENEW_BATCH),
+            });
         }
-        renewals.push(renewal);
-        by.push((counter, request));
-        if by.len() == RENEW_BATCH {
-            batches.push(begin_batch(turn, std::mem::take(&mut renewals), std::mem::take(&mut by)));
+        open[at].renewals.push(renewal);
+        open[at].by.push((counter, request));
+        if open[at].by.len() == RENEW_BATCH {
+            batches.push(begin_batch(turn, open.swap_remove(at)));
         }
     }
-    if !by.is_empty() {
-        batches.push(begin_batch(turn, renewals, by));
-    }
+    batches.extend(open.into_iter().map(|batch| begin_batch(turn, batch)));
     batches
 }
 
-fn begin_batch(turn: &mut Turn<'_>, renewals: Vec<(Name, Renew)>, by: Vec<(u64, InFlight)>) -> Batch {
+/// Renewals of names of one kind, which become a batch.
+struct OpenBatch {
+    kind: Kind,
+    renewals: Vec<(Name, Renew)>,
+    by: Vec<(u64, InFlight)>,
+}
+
+fn begin_batch(turn: &mut Turn<'_>, OpenBatch { kind, renewals, by }: OpenBatch) -> Batch {
     let reach = turn.server.links.reach();
     let counters: Vec<u64> = by.iter().map(|(counter, _)| *counter).collect();
     let due_us = counters.iter().filter_map(|counter| Some(turn.ledger.attempts.get(counter)?.due_us(reach))).min();
     let number = turn.ledger.agenda.batches.begin(counters, due_us.unwrap_or(0));
-    Batch { number, renewals, by }
+    Batch { number, kind, renewals, by }
 }
 
 fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<((Name, Renew), InFlight)> {
@@ -128,7 +141,7 @@ fn length_ms(attempt: &Attempt, until_us: u64, now_us: u64) -> Option<u64> {
 /// Accepts the replies to a batch, one for each renewal.
 pub(crate) fn accept_replies(turn: &mut Turn<'_>, batch: &Batch, replies: Vec<Reply>) {
     turn.ledger.agenda.batches.end(batch.number);
-    turn.ledger.agenda.end_requests(Kind::Renewal, batch.by.len());
+    turn.ledger.agenda.end_requests(window::Kind::Renewal, batch.by.len());
     for ((renewal, (counter, request)), reply) in batch.renewals.iter().zip(&batch.by).zip(replies) {
         accept_reply(turn, *counter, (renewal, request), reply);
     }

@@ -192,7 +192,7 @@ fn send(shared: &Arc<Shared>, link: &Arc<dyn Link>, request: DueRequest) {
             });
         }
         DueRequest::Renew(batch) => {
-            let sent = begun(link.renew(&batch.renewals));
+            let sent = begun(link.renew(&batch.renewals, batch.kind));
             spawn(shared, |shared| async move {
                 let replies = sent.await;
                 shared.with(|turn| renew::accept_replies(turn, &batch, replies));

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
 use tokio::sync::oneshot;
 
 use super::desk::Desk;
@@ -58,7 +58,7 @@ impl Link for FileLink {
         inspect_whole(self, name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+    fn renew(&self, batch: &[(Name, Renew)], _kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
         let batch: Vec<_> = batch.iter().map(|(name, renew)| (name.clone(), Op::Renew(renew.clone()))).collect();
         let count = batch.len();
         let asked = self.ask(move |tie, tell| Job::Renew { tie, batch, tell });

@@ -37,7 +37,7 @@ impl Link for QuorumLink {
         Box::pin(unconstrained(inspect::inspect(Arc::clone(&self.0), name.clone())))
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+    fn renew(&self, batch: &[(Name, Renew)], _kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
         Box::pin(unconstrained(renew::renew(Arc::clone(&self.0), batch.to_vec())))
     }
 

@@ -2,7 +2,7 @@
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Kind, Name, Op, Order, Patience, Place, PublicId, Renew, Token,
+    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, Token,
 };
 use redis::{Arg, Cmd};
 
@@ -10,12 +10,11 @@ use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
 use crate::error::Error;
-use crate::store::{Guess, not_a_kind};
 
-/// The limits of fields: times in µs have 16 digits, and lengths in ms have 8.
+/// The limits of fields: times in µs have 16 digits, lengths in ms have 8, and the length of a label has 3.
 pub(super) const TIME_END: u64 = field!(TIME.us).end();
 pub(super) const LENGTH_END: u64 = field!(LENGTH.ms).end();
-const LABEL_END: u64 = field!(TAIL.label_length).end();
+pub(super) const LABEL_END: u64 = field!(TAIL.label_length).end();
 const NONE: &str = "----------------";
 
 /// A script, and the command that runs it by its digest.
@@ -26,16 +25,16 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Returns the request for one name.
-    pub(super) fn new(keys: &Keys, name: &Name, op: &Op, guess: Guess) -> Result<Self, Error> {
+    /// Returns the request for one name, for the scripts of a mutex. `None` if none of them carries it out.
+    pub(super) fn new(keys: &Keys, name: &Name, op: &Op, contention: Contention) -> Result<Option<Self>, Error> {
         let begin = |script| Self::begin(script, 1).and(keys.record(name));
         let call = match op {
-            Op::Acquire(acquire) => acquire_args(begin(Script::Acquire), acquire, guess)?,
-            Op::Renew(renew) => return Self::renew(keys, &[(name, renew)]),
+            Op::Acquire(acquire) => acquire_args(begin(Script::Acquire), acquire, contention)?,
+            Op::Renew(renew) => return Self::renew(keys, &[(name, renew)]).map(Some),
             Op::Release { id, token, used } => {
                 let held = Fields::new().text("lh1H").decimal(token.get(), field!(RECORD.token)).id(id);
                 let used = (used > token).then(|| Fields::new().decimal(used.get(), field!(TOKEN.number)));
-                let inboxes = if is_contended(guess) { keys.inboxes() } else { String::new() };
+                let inboxes = if is_contended(contention) { keys.inboxes() } else { String::new() };
                 begin(Script::Release).and(held).and_said([inboxes.as_bytes(), said(&used)])
             }
             Op::Leave { id, used } => {
@@ -51,9 +50,7 @@ impl Call {
                 let wanted = Fields::new().decimal(token.get(), field!(RESERVE.token)).id(id);
                 begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), field!(RESERVE.range)))
             }
-            // Not yet: see `StoreProfile::kinds`.
-            Op::Lower { .. } => return Err(not_a_kind(Kind::ReadWrite)),
-            Op::Resize { .. } => return Err(not_a_kind(Kind::Semaphore)),
+            Op::Lower { .. } | Op::Resize { .. } => return Ok(None),
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), field!(TOKEN.number)).public_id(holder);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
@@ -62,7 +59,7 @@ impl Call {
             Op::Settle => begin(Script::Settle),
             Op::Inspect => begin(Script::Inspect),
         };
-        Ok(call)
+        Ok(Some(call))
     }
 
     /// Returns one call with renewals of many names.
@@ -143,14 +140,14 @@ fn said(field: &Option<Fields>) -> &[u8] {
     field.as_ref().map_or(&[], |field| field.as_ref())
 }
 
-fn acquire_args(call: Call, acquire: &Acquire, guess: Guess) -> Result<Call, Error> {
+fn acquire_args(call: Call, acquire: &Acquire, contention: Contention) -> Result<Call, Error> {
     let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
     let tail = tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?;
     let (place, bounds) = match &acquire.patience {
         Patience::Try => (Fields::new(), Fields::new()),
         Patience::Queue(place) => queue_fields(place)?,
     };
-    let hint: &[u8] = if is_contended(guess) { b"c" } else { b"" };
+    let hint: &[u8] = if is_contended(contention) { b"c" } else { b"" };
     let call = call
         .and(Fields::new().id(&acquire.id))
         .and(Fields::new().decimal(lease_ms, field!(LENGTH.ms)))
@@ -161,7 +158,7 @@ fn acquire_args(call: Call, acquire: &Acquire, guess: Guess) -> Result<Call, Err
 }
 
 /// Returns the fields of a waiter, and those of its longest wait and ticket if it has either.
-fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
+pub(super) fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
     // Longer than the clock's digits is for ever.
     let patience = place.limit_ms.filter(|&ms| ms < TIME_END / 10_000);
     let ticket = place.ticket.map(|ticket| below(ticket, TIME_END, "ticket")).transpose()?;
@@ -192,8 +189,8 @@ pub(super) fn tail(range: u64, label: &str) -> Result<Vec<u8>, Error> {
 }
 
 /// Returns whether a script should expect a queue.
-fn is_contended(guess: Guess) -> bool {
-    match guess.contention {
+fn is_contended(contention: Contention) -> bool {
+    match contention {
         Contention::None => false,
         Contention::Others | Contention::Strict => true,
     }
@@ -330,9 +327,9 @@ mod tests {
         ];
         let keys = Keys::new("");
         for (op, count) in ops {
-            let call = Call::new(&keys, &name, &op, Contention::None.into()).unwrap();
+            let call = Call::new(&keys, &name, &op, Contention::None).unwrap().unwrap();
             assert_eq!((call.arguments(), call.script.takes(1, count)), (count, true), "{op:?}");
-            let call = Call::new(&keys, &name, &op, Contention::Strict.into()).unwrap();
+            let call = Call::new(&keys, &name, &op, Contention::Strict).unwrap().unwrap();
             assert!(call.script.takes(1, call.arguments()), "{op:?}");
         }
         let call = Call::renew(&keys, &[(&name, &renew), (&name, &renew)]).unwrap();
@@ -342,7 +339,7 @@ mod tests {
     #[test]
     fn by_source_it_is_the_same_call() {
         let name = Name::new("a b").unwrap();
-        let call = Call::new(&Keys::new("p:"), &name, &Op::Settle, Contention::None.into()).unwrap();
+        let call = Call::new(&Keys::new("p:"), &name, &Op::Settle, Contention::None).unwrap().unwrap();
         let arguments = |command: &Cmd| -> Vec<Vec<u8>> {
             let simple =
                 |argument| if let Arg::Simple(bytes) = argument { Vec::from(bytes as &[u8]) } else { panic!() };

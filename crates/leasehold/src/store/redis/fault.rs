@@ -264,6 +264,15 @@ pub(super) fn lacking(at: &str, missing: &[&str], all: &Rights) -> Error {
     )
 }
 
+/// The user lacks rights that only pools need.
+pub(super) fn lacking_for_pools(at: &str, missing: &[&str]) -> Error {
+    let missing = missing.join(" ");
+    let message = format!(
+        "the user at the Redis at {at} lacks {missing}, which read-write locks and semaphores need: grant it with ACL SETUSER"
+    );
+    Error::new(ErrorKind::Denied, message)
+}
+
 /// The reply is garbage.
 pub(super) fn garbled(at: &str, key: Option<&str>) -> Fault {
     let damaged = key.map_or(String::new(), |key| format!("; or the key {key:?} is damaged: {DAMAGED}"));

@@ -39,7 +39,7 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server");
     match greet(&mut wire, who, Family::Locks).await {
-        Ok(Greeted { run, .. }) => Ok(RedisLink { wire, run, world }),
+        Ok(Greeted { run, lacks_for_pools, .. }) => Ok(RedisLink { wire, run, lacks_for_pools, world }),
         Err(error) => {
             wire.line.close();
             Err(error)
@@ -70,6 +70,8 @@ pub(super) struct Greeted {
     pub(super) info: String,
     /// The replies to the other commands, including errors.
     pub(super) more: Vec<Value>,
+    /// The rights that only pools need, and that the user lacks.
+    pub(super) lacks_for_pools: Vec<&'static str>,
 }
 
 /// Asks for the role and version of the server, and whether it knows our scripts and permits their commands. `who`
@@ -91,10 +93,13 @@ pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, family: Family) ->
     }
     let refused: Vec<usize> =
         redis::from_redis_value(sound(refused, &at, asker)?).map_err(|_| fault::not_redis(&at))?;
-    match asker.rights.missing(&refused) {
-        missing if missing.is_empty() => Ok(Greeted { run, info, more }),
-        missing => Err(fault::lacking(&at, &missing, asker.rights)),
+    let missing = asker.rights.missing(&refused);
+    let (lacks_for_pools, missing): (Vec<_>, Vec<_>) =
+        missing.into_iter().partition(|right| asker.rights.is_for_pools(right));
+    if !missing.is_empty() {
+        return Err(fault::lacking(&at, &missing, asker.rights));
     }
+    Ok(Greeted { run, info, more, lacks_for_pools })
 }
 
 /// Adds the question about our rights.

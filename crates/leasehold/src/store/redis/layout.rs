@@ -117,6 +117,91 @@ layouts! {
         range: RANGE, "number of tokens, counted from the grant's own token";
     }
 
+    // Pools on one Redis.
+
+    TAKEN {
+        units: Bytes(6), "units that are taken";
+        grants: Bytes(6), "number of grants";
+    }
+    FLAGS {
+        upgradeable: Bytes(1), "U a grant may be upgraded, - none may";
+        marked: Bytes(1), "M a grant may be marked for revocation or cool down, - none is";
+    }
+    /// Its beginning is also an argument of acquire and resize.
+    POOL {
+        version: Bytes(3), "`lh1`: magic and version of the layout";
+        kind: Bytes(1), "W read-write lock, S semaphore";
+        limit: Bytes(6), "number of units";
+        taken: Inline(&TAKEN), "";
+        last: Nested(&TOKEN), "the highest token so far";
+        soonest: Nested(&TIME), "no lease ends before this time, in µs";
+        newest: Nested(&TIME), "no lease begins after this time, in µs";
+        keep: Nested(&TIME), "time until which the record is kept, in µs";
+        flags: Nested(&FLAGS), "U a grant may be upgraded; M a grant may be marked or cool down; - neither";
+        released: Nested(&ID), "grant ID that was released last, or 64 dashes";
+        least: Nested(&TIME), "during a scan of the grants: of those that it has seen, none ends before this time, in µs";
+        cursor: Rest, "during a scan: where it goes on";
+    }
+    WAITERS {
+        head: Nested(&ID), "grant ID of the first waiter, or 64 dashes";
+        counts: Nested(&COUNTS), "number of entries (5 digits), number of strict entries (5 digits)";
+        ticket: Nested(&TIME), "ticket of the last waiter";
+        tail: Nested(&ID), "grant ID of the last waiter, or 64 dashes";
+        lapses: Many(&LAPSE), "lapses, oldest first";
+    }
+    /// An argument of acquire.
+    SHARE {
+        mode: Bytes(1), "P plain, U upgradeable";
+        units: Bytes(6), "number of units";
+    }
+    GRANT {
+        nonce: Bytes(16), "the secret part of the grant ID";
+        state: Bytes(1), "H held, P pushed and not yet claimed, R marked for revocation, C cooling down";
+        mode: Bytes(1), "P plain, U upgradeable";
+        units: Bytes(6), "number of units";
+        token: Nested(&TOKEN), "token";
+        since: Nested(&TIME), "time when the grant was made or last renewed, in µs";
+        length: Nested(&LENGTH), "length of the lease in ms";
+        label: Rest, "label";
+    }
+    WAITER {
+        limit: Nested(&TIME), "time limit in µs; 0: none";
+        seen: Nested(&TIME), "time when the waiter was last seen, in µs";
+        ticket: Nested(&TIME), "ticket";
+        place: Inline(&PLACE), "";
+        lease: Nested(&LENGTH), "length of the lease in ms";
+        before: Nested(&ID), "grant ID of the entry before; unused in the head";
+        share: Nested(&SHARE), "mode (P plain, U upgradeable) and number of units";
+        label: Rest, "label";
+    }
+    UPGRADE {
+        id: Nested(&ID), "grant ID of the upgrade";
+        limit: Nested(&TIME), "time limit in µs; 0: none";
+        seen: Nested(&TIME), "time when the waiter was last seen, in µs";
+        ticket: Nested(&TIME), "ticket";
+        place: Inline(&PLACE), "";
+        lease: Nested(&LENGTH), "length of the lease in ms";
+        of: Nested(&ID), "grant ID of the grant that it replaces";
+        token: Nested(&TOKEN), "token of that grant";
+        units: Bytes(6), "number of units";
+        label: Rest, "label";
+    }
+    /// An argument of acquire.
+    REPLACED {
+        id: Nested(&ID), "grant ID of the grant that an upgrade replaces";
+        token: Nested(&TOKEN), "token of that grant";
+    }
+    /// The name of a field of a grant.
+    FIELD {
+        kind: Bytes(1), "`g`";
+        public: Nested(&PUBLIC), "the public part of the grant ID";
+    }
+    /// A grant that has ended, as part/sweep.lua sorts them.
+    ENDED {
+        time: Nested(&TIME), "the end of the lease, in µs";
+        field: Rest, "the name of its field";
+    }
+
     // A node of a quorum.
 
     /// The beginning of a record of a node.
@@ -192,6 +277,7 @@ layouts! {
         word: Bytes(1), "G granted, R renewed, B given back";
         now: Nested(&TIME), "time of the server, in µs";
         highest: Nested(&TOKEN), "highest token";
+        level: Bytes(1), "of a pool: N nobody waits, O others do, S a strict one does";
     }
 
     // Fences.

@@ -11,7 +11,8 @@ use crate::store::redis::source::{lua_files, without_comments};
 const FORMS: [&str; 6] = ["from", "behind", "offset", "size", "short", "to"];
 
 /// Fields that neither a script nor Rust names: their layout, and why.
-const UNNAMED: [(&str, &str, &str); 10] = [
+const UNNAMED: [(&str, &str, &str); 11] = [
+    ("UPGRADE", "seen", "read as that of an entry"),
     ("COUNTS", "entries", "scripts count both kinds of entries as one number"),
     ("MARKER", "version", "compared as text, as far as its letter"),
     ("BRIEF", "word", "compared as text"),
@@ -25,7 +26,8 @@ const UNNAMED: [(&str, &str, &str); 10] = [
 ];
 
 /// Calls that cut at a number, and what they cut.
-const CUTS: [(&str, &str); 11] = [
+const CUTS: [(&str, &str); 12] = [
+    ("sub(pool.told[at], ' D ', ' M ', 1)", "replaces the first word of its kind"),
     ("string.sub('00000' .. now, -6)", "the µs of TIME: six digits"),
     ("sub(got.err, 1, 9)", "the first word of an error of the server"),
     ("sub(text.err, 1, 9)", "the same"),
@@ -43,7 +45,10 @@ const CUTS: [(&str, &str); 11] = [
 const LENGTHS: [(&str, &str); 2] = [("#now < 6", "the µs of TIME: six digits"), ("#sets > 4", "a list, and no text")];
 
 /// The layouts of stored data, which docs/PROTOCOL.md shows.
-const STORED: [&Layout; 10] = [&RECORD, &QUEUE, &LAPSE, &ENTRY, &ID, &NODE, &CALL, &VOTE, &MEMBER, &MARKER];
+const STORED: [&Layout; 15] = [
+    &RECORD, &QUEUE, &LAPSE, &ENTRY, &ID, &POOL, &WAITERS, &GRANT, &WAITER, &UPGRADE, &NODE, &CALL, &VOTE, &MEMBER,
+    &MARKER,
+];
 
 /// Returns the fields of a layout with their places, also those of the layouts within.
 fn flat(layout: &'static Layout) -> Vec<(Place, &'static Field)> {

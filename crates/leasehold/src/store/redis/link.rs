@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::{Answer, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
 
 use super::batch::in_parts;
-use super::call::Call;
+use super::fault;
+use super::pool::request::{Encoding, Request, restless};
 use super::reply::{self, To};
 use super::wire::{Heard, Wire};
+use super::words::Reply;
 use crate::error::Error;
 use crate::inspection::NodeView;
 use crate::store::{Fault, Guess, Inbox, Link, Message, Progress, inspect_whole};
@@ -17,21 +19,25 @@ use crate::world::{Pending, World};
 pub(super) struct RedisLink {
     pub(super) wire: Wire,
     pub(super) run: String,
+    /// The rights that the scripts of pools need and the user lacks.
+    pub(super) lacks_for_pools: Vec<&'static str>,
     pub(super) world: Arc<dyn World>,
 }
 
 impl Link for RedisLink {
     fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
-        let call = Call::new(&self.wire.keys, name, op, guess);
-        Box::pin(apply(self.wire.clone(), name.clone(), To::from(op), call))
+        let encoding = Encoding::expected(op, guess);
+        let request =
+            self.check(op, encoding).and_then(|()| Request::new(&self.wire.keys, (name, op), guess, encoding));
+        Box::pin(apply(self.wire.clone(), (name.clone(), op.clone()), (guess, encoding), request))
     }
 
     fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
         inspect_whole(self, name, guess)
     }
 
-    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
-        in_parts(batch, |part| Box::pin(renew(self.wire.clone(), part)))
+    fn renew(&self, batch: &[(Name, Renew)], kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
+        in_parts(batch, |part| Box::pin(renew(self.wire.clone(), part, Encoding::of(kind))))
     }
 
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
@@ -80,22 +86,76 @@ impl Link for RedisLink {
     }
 }
 
-async fn apply(mut wire: Wire, name: Name, to: To, call: Result<Call, Error>) -> Result<Answer, Fault> {
-    let text = wire.run(&call.map_err(Fault::Refused)?, Some(&name)).await?;
-    wire.read(&name, reply::parse(to, &text))
+impl RedisLink {
+    /// Refuses an acquire of a pool whose scripts need rights that the user lacks. A user of mutexes needs fewer.
+    fn check(&self, op: &Op, encoding: Encoding) -> Result<(), Error> {
+        let begins = matches!(op, Op::Acquire(_) | Op::Resize { .. }) && encoding == Encoding::Pool;
+        if begins && !self.lacks_for_pools.is_empty() {
+            return Err(fault::lacking_for_pools(&self.wire.line.at, &self.lacks_for_pools));
+        }
+        Ok(())
+    }
 }
 
-async fn renew(mut wire: Wire, batch: Vec<(Name, Renew)>) -> Vec<Result<Answer, Fault>> {
+/// The number of times that a request may find the record in the other encoding. A record changes it only if it ends and
+/// another client begins another one, so the second time is a rare one.
+const ENCODINGS: usize = 4;
+
+async fn apply(
+    mut wire: Wire,
+    (name, op): (Name, Op),
+    (guess, mut encoding): (Guess, Encoding),
+    request: Result<Request, Error>,
+) -> Result<Answer, Fault> {
+    let mut request = request.map_err(Fault::Refused)?;
+    for _ in 0..ENCODINGS {
+        let text = wire.run(&request.call, Some(&name)).await?;
+        let reply = reply::parse(request.to, &text);
+        if !is_elsewhere(encoding, reply.as_ref()) {
+            let answer = wire.read(&name, reply)?;
+            if let Some(answer) = request.answer(&op, answer) {
+                return Ok(answer);
+            }
+        }
+        encoding = encoding.other();
+        request = Request::new(&wire.keys, (&name, &op), guess, encoding).map_err(Fault::Refused)?;
+    }
+    Err(restless(&wire.keys.record(&name)))
+}
+
+/// Whether the record has the other encoding.
+fn is_elsewhere(encoding: Encoding, reply: Option<&Reply<Answer>>) -> bool {
+    match (encoding, reply) {
+        (Encoding::Mutex, Some(Reply::Foreign(kind))) => kind == "hash",
+        (Encoding::Pool, Some(Reply::Other)) => true,
+        _ => false,
+    }
+}
+
+async fn renew(mut wire: Wire, batch: Vec<(Name, Renew)>, encoding: Encoding) -> Vec<Result<Answer, Fault>> {
     let each: Vec<_> = batch.iter().map(|(name, renew)| (name, renew)).collect();
-    let text = match Call::renew(&wire.keys, &each) {
+    let text = match encoding.renew(&wire.keys, &each) {
         Ok(call) => wire.run(&call, None).await,
         Err(error) => Err(Fault::Refused(error)),
     };
-    match text.as_deref().map_err(Fault::share).and_then(|text| wire.lines(text, batch.len())) {
-        Ok(lines) => {
-            let each = batch.iter().zip(lines);
-            each.map(|((name, renew), line)| wire.read(name, reply::parse(To::from(renew), line))).collect()
-        }
-        Err(fault) => batch.iter().map(|_| Err(fault.share())).collect(),
+    let lines = match text.as_deref().map_err(Fault::share).and_then(|text| wire.lines(text, batch.len())) {
+        Ok(lines) => lines,
+        Err(fault) => return batch.iter().map(|_| Err(fault.share())).collect(),
+    };
+    let mut answers = Vec::with_capacity(lines.len());
+    for ((name, renew), line) in batch.iter().zip(lines) {
+        let reply = reply::parse(To::renewal(renew, encoding), line);
+        answers.push(match is_elsewhere(encoding, reply.as_ref()) {
+            false => wire.read(name, reply),
+            true => renew_elsewhere(&wire, (name, renew), encoding.other()).await,
+        });
     }
+    answers
+}
+
+/// Renews one name whose record has another encoding than the others of its batch.
+async fn renew_elsewhere(wire: &Wire, (name, renew): (&Name, &Renew), encoding: Encoding) -> Result<Answer, Fault> {
+    let (op, guess) = (Op::Renew(renew.clone()), Guess::default());
+    let request = Request::new(&wire.keys, (name, &op), guess, encoding);
+    apply(wire.clone(), (name.clone(), op), (guess, encoding), request).await
 }

@@ -14,6 +14,7 @@
 //! | `dial.rs`, `credentials.rs`, `tls.rs`, `sieve.rs` | how a connection is opened, and the bounds of a reply |
 //! | `handshake.rs` | the first exchange |
 //! | `wire.rs`, `gather.rs`, `link.rs`, `batch.rs` | how requests are sent, and when they are written |
+//! | `pool/` | names that have several grants at a time |
 //! | `node/` | the same for a node of a quorum |
 //!
 //! Fences share `dial.rs` (and the files that it uses), `fault.rs`, `layout.rs`, `source.rs` and `url.rs`.
@@ -40,6 +41,7 @@ pub(crate) mod named;
 #[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
 mod no_tls;
 mod node;
+mod pool;
 mod positions;
 mod reply;
 mod rights;
@@ -58,12 +60,12 @@ mod words;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use leasehold_spec::{Name, Op, Renew};
+use leasehold_spec::{Kind, Name, Op, Renew};
 
 pub(crate) use dial::{dial, drive};
 pub(crate) use fault::{Asker, Trouble, silent};
 pub use node::RedisNode;
-pub use rights::{FENCE_RIGHTS, NODE_RIGHTS, RIGHTS};
+pub use rights::{FENCE_RIGHTS, NODE_RIGHTS, POOL_RIGHTS, RIGHTS};
 pub use scripts::{Family, Flags, Script};
 pub use source::Source;
 pub(crate) use source::assemble;
@@ -71,6 +73,7 @@ pub(crate) use url::{NAMES, Target, decode};
 
 use self::call::Call;
 use self::keys::Keys;
+use self::pool::request::{Encoding, Request};
 use crate::error::Error;
 use crate::store::{Guess, Link, Store, StoreProfile};
 use crate::world::{Pending, World};
@@ -95,8 +98,8 @@ impl RedisStore {
     /// Returns the bytes of a request: for measurements of the server.
     #[doc(hidden)]
     pub fn request(&self, name: &Name, op: &Op, guess: Guess) -> Result<Vec<u8>, Error> {
-        let call = Call::new(&Keys::new(&self.target.prefix), name, op, guess)?;
-        Ok(call.by_digest().get_packed_command())
+        let request = Request::new(&Keys::new(&self.target.prefix), (name, op), guess, Encoding::expected(op, guess))?;
+        Ok(request.call.by_digest().get_packed_command())
     }
 
     /// Returns the bytes of a batch of renewals.
@@ -115,7 +118,7 @@ impl Store for RedisStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile::default()
+        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

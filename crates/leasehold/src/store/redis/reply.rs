@@ -8,11 +8,13 @@ use std::str::FromStr;
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
     Answer, Contention, Delivery, Event, From as Since, GrantId, GrantState, Holder, Inspection, Joined, Name, Op,
-    Outcome, Renew, Rest, SessionId, Token,
+    Outcome, Refusal, Renew, Rest, SessionId, Token,
 };
 
 use super::keys::Keys;
 use super::layout::field;
+use super::pool::call::kind;
+use super::pool::request::Encoding;
 use super::scripts::Family;
 use super::words::{Reply, Words, is_begun, number, token};
 
@@ -31,7 +33,33 @@ pub(super) enum To {
         token: Token,
         lease_ms: u64,
     },
+    PoolRelease,
+    /// From the server's time on.
+    PoolRenew {
+        lease_ms: u64,
+    },
+    PoolInspect,
     Other,
+}
+
+impl To {
+    /// Returns what the scripts of this encoding do not repeat of the request.
+    pub(super) fn new(op: &Op, encoding: Encoding) -> Self {
+        match (encoding, op) {
+            (Encoding::Pool, Op::Release { .. }) => Self::PoolRelease,
+            (Encoding::Pool, Op::Inspect) => Self::PoolInspect,
+            (Encoding::Pool, Op::Renew(renew)) => Self::renewal(renew, encoding),
+            _ => Self::from(op),
+        }
+    }
+
+    pub(super) fn renewal(renew: &Renew, encoding: Encoding) -> Self {
+        match (encoding, renew.from) {
+            (Encoding::Mutex, _) => Self::from(renew),
+            (Encoding::Pool, Since::Now) => Self::PoolRenew { lease_ms: renew.lease_ms },
+            (Encoding::Pool, Since::Grant) => Self::Other,
+        }
+    }
 }
 
 impl From<&Op> for To {
@@ -68,11 +96,28 @@ pub(super) fn parse(to: To, text: &str) -> Option<Reply<Answer>> {
             let outcome = Outcome::Renewed { left_us: lease_ms * 1000 };
             Some(Reply::Sound(quiet(number(&text[1..])?, token, outcome)))
         }
+        (To::PoolRelease, text) if text.len() == field!(BRIEF.now).range().end && text.starts_with('B') => {
+            Some(Reply::Sound(quiet(0, token(&text[1..])?, Outcome::Released)))
+        }
+        (To::PoolRenew { lease_ms }, text)
+            if text.len() == field!(BRIEF.level).range().end && text.starts_with('R') =>
+        {
+            let (now_us, highest) =
+                (number(text.get(field!(BRIEF.now).range())?)?, token(text.get(field!(BRIEF.highest).range())?)?);
+            let contention = Words::of(text.get(field!(BRIEF.level).range())?).contention()?;
+            let outcome = Outcome::Renewed { left_us: lease_ms * 1000 };
+            Some(Reply::Sound(Answer { contention, ..quiet(now_us, highest, outcome) }))
+        }
+        (_, "OTHER") => Some(Reply::Other),
         (To::Release { last }, "RELEASED") => Some(Reply::Sound(quiet(0, last, Outcome::Released))),
         _ => Reply::refusal(text)
-            .or_else(|| report(text).map(Reply::Sound))
-            .or_else(|| is_begun(text, |word| Family::Locks.reports(word)).then_some(Reply::Damaged)),
+            .or_else(|| report(to, text).map(Reply::Sound))
+            .or_else(|| is_begun(text, is_report).then_some(Reply::Damaged)),
     }
+}
+
+fn is_report(word: &str) -> bool {
+    Family::Locks.reports(word) || Family::Pools.reports(word)
 }
 
 /// A letter and a time, and nothing else: it is no other reply, and no piece of one.
@@ -86,7 +131,7 @@ fn quiet(now_us: u64, highest: Token, outcome: Outcome) -> Answer {
     Answer { now_us, highest, contention: Contention::None, rest: Rest::Done, handed_claim_ms: None, outcome }
 }
 
-fn report(text: &str) -> Option<Answer> {
+fn report(to: To, text: &str) -> Option<Answer> {
     let mut words = Words::of(text);
     let word = words.next()?;
     let now_us = words.number()?;
@@ -123,9 +168,12 @@ fn report(text: &str) -> Option<Answer> {
         "LEFT" => Outcome::Left { was: words.was()? },
         "REVOKING" => Outcome::Revoking { left_us: left(&mut words, now_us)? },
         "SETTLED" => Outcome::Settled,
+        "REFUSED" => Outcome::Refused(refusal(&mut words)?),
+        "LOWERED" => Outcome::Lowered,
+        "RESIZED" => Outcome::Resized,
         // A label ends the reply: it may have blanks in it.
         "INSPECTED" => {
-            let outcome = Outcome::Inspected(inspection(words, now_us, highest)?);
+            let outcome = Outcome::Inspected(inspection(to, words, now_us, highest)?);
             return Some(Answer { now_us, highest, contention, rest, handed_claim_ms, outcome });
         }
         _ => return None,
@@ -134,7 +182,17 @@ fn report(text: &str) -> Option<Answer> {
     Some(Answer { now_us, highest, contention, rest, handed_claim_ms, outcome })
 }
 
-fn inspection(mut words: Words<'_>, now_us: u64, token: Token) -> Option<Inspection> {
+fn refusal(words: &mut Words<'_>) -> Option<Refusal> {
+    let (why, kind, limit) = (words.next()?, kind(words.next()?)?, u32::try_from(words.number()?).ok()?);
+    match why {
+        "other" => Some(Refusal::Other { kind, limit }),
+        "many" => Some(Refusal::TooMany { limit }),
+        "grant" => Some(Refusal::NoGrant),
+        _ => None,
+    }
+}
+
+fn inspection(to: To, mut words: Words<'_>, now_us: u64, highest: Token) -> Option<Inspection> {
     let waiters = words.number()?;
     if words.is_at_end() {
         return Some(Inspection { holder: None, waiters });
@@ -147,6 +205,7 @@ fn inspection(mut words: Words<'_>, now_us: u64, token: Token) -> Option<Inspect
         "C" => GrantState::CoolingDown,
         _ => return None,
     };
+    let token = if matches!(to, To::PoolInspect) { words.token()? } else { highest };
     let (id, label) = (words.public_id()?, words.rest()?.to_owned());
     Some(Inspection { holder: Some(Holder { id, token, left_us, label, state }), waiters })
 }

@@ -11,6 +11,8 @@ use std::fmt;
 pub(crate) struct Rights {
     /// As ACL SETUSER takes them.
     commands: &'static str,
+    /// What only some requests need, likewise.
+    pools: &'static str,
     /// Keys and channels, likewise.
     patterns: &'static str,
 }
@@ -18,6 +20,9 @@ pub(crate) struct Rights {
 /// The rights that locks need. SECURITY.md quotes them.
 pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel \
                           +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
+/// The rights that read-write locks and semaphores need beyond those of mutexes. A user of mutexes needs no more than before
+/// there were others.
+pub const POOL_RIGHTS: &str = "+hscan";
 /// The rights that a node needs. With `+config|get` the client also sees that the node saves every change before it
 /// replies.
 pub const NODE_RIGHTS: &str = "+eval +evalsha +script|load +get +set +del +type +zadd +zrem +zrange +zmscore +zcard \
@@ -26,10 +31,11 @@ pub const NODE_RIGHTS: &str = "+eval +evalsha +script|load +get +set +del +type 
 pub const FENCE_RIGHTS: &str = "+eval +evalsha +get +set +del +type +pttl +select";
 
 impl Rights {
-    pub(crate) const LOCKS: Self = Self { commands: RIGHTS, patterns: "~PREFIXlh1:* &PREFIXlh1:inbox:*" };
+    pub(crate) const LOCKS: Self =
+        Self { commands: RIGHTS, pools: POOL_RIGHTS, patterns: "~PREFIXlh1:* &PREFIXlh1:inbox:*" };
     pub(crate) const NODE: Self =
-        Self { commands: NODE_RIGHTS, patterns: "~PREFIXlq1:* ~PREFIXlq1q:* &PREFIXlq1:inbox:*" };
-    pub(crate) const FENCE: Self = Self { commands: FENCE_RIGHTS, patterns: "~KEY ~lhf:{KEY}*" };
+        Self { commands: NODE_RIGHTS, pools: "", patterns: "~PREFIXlq1:* ~PREFIXlq1q:* &PREFIXlq1:inbox:*" };
+    pub(crate) const FENCE: Self = Self { commands: FENCE_RIGHTS, pools: "", patterns: "~KEY ~lhf:{KEY}*" };
 
     /// Returns the arguments of the question, about a key that stands for all.
     pub(super) fn arguments(&self, key: &str) -> Vec<String> {
@@ -50,8 +56,15 @@ impl Rights {
         missing.map(|(_, (right, _))| *right).collect()
     }
 
+    /// Whether only requests about pools need this right.
+    pub(super) fn is_for_pools(&self, right: &str) -> bool {
+        self.pools.split(' ').any(|listed| listed == right)
+    }
+
     fn asked(&self) -> impl Iterator<Item = &'static Command> {
-        COMMANDS.iter().filter(|(right, _)| self.commands.split(' ').any(|listed| listed == *right))
+        let is_listed =
+            |right: &str| self.commands.split(' ').any(|listed| listed == right) || self.is_for_pools(right);
+        COMMANDS.iter().filter(move |(right, _)| is_listed(right))
     }
 }
 
@@ -69,7 +82,7 @@ type Command = (&'static str, &'static [&'static str]);
 
 /// The commands that scripts call, and those that bring a script which a server has forgotten. The first exchange with the
 /// server needs other rights, and shows by itself if one is missing.
-const COMMANDS: [Command; 22] = [
+const COMMANDS: [Command; 23] = [
     ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("+get", &["GET", KEY]),
     ("+set", &["SET", KEY, "1"]),
@@ -81,6 +94,7 @@ const COMMANDS: [Command; 22] = [
     ("+hmget", &["HMGET", KEY, "1"]),
     ("+hset", &["HSET", KEY, "1", "1"]),
     ("+hdel", &["HDEL", KEY, "1"]),
+    ("+hscan", &["HSCAN", KEY, "0"]),
     ("+zadd", &["ZADD", KEY, "1", "1"]),
     ("+zrem", &["ZREM", KEY, "1"]),
     ("+zrange", &["ZRANGE", KEY, "0", "0"]),
@@ -99,7 +113,8 @@ mod tests {
     use super::*;
     use crate::store::redis::scripts::Family;
 
-    const FAMILIES: [(Family, Rights); 2] = [(Family::Locks, Rights::LOCKS), (Family::Node, Rights::NODE)];
+    const FAMILIES: [(Family, Rights); 3] =
+        [(Family::Locks, Rights::LOCKS), (Family::Pools, Rights::LOCKS), (Family::Node, Rights::NODE)];
 
     fn missing(refused: &[usize]) -> Vec<&'static str> {
         Rights::LOCKS.missing(refused)
@@ -111,22 +126,23 @@ mod tests {
             let name = words[..right.matches('|').count() + 1].join("|").to_lowercase();
             assert_eq!(right, format!("+{name}"));
         }
-        assert_eq!(FAMILIES.map(|(_, rights)| rights.asked().count()), [16, 16]);
+        assert_eq!(FAMILIES.map(|(_, rights)| rights.asked().count()), [17, 17, 16]);
     }
 
     /// A script that begins to call a command must bring its right with it, and the server is asked about it.
     #[test]
     fn every_command_of_a_script_is_in_the_list() {
         let mut seen = 0;
-        for (script, rights) in
-            FAMILIES.into_iter().flat_map(|(family, rights)| family.scripts().map(move |script| (script, rights)))
-        {
+        let scripts = |(family, rights): (Family, Rights)| family.scripts().map(move |script| (family, script, rights));
+        for (family, script, rights) in FAMILIES.into_iter().flat_map(scripts) {
             for before in ["call('", "call( '", "{ '"] {
                 for (at, _) in script.source().match_indices(before) {
                     let name = script.source()[at + before.len()..].split('\'').next().expect("a first piece");
                     let right = format!("+{}", name.to_lowercase());
                     let is_named = |listed: &str| listed.split('|').next() == Some(&*right);
-                    assert!(rights.commands.split(' ').any(is_named), "{script:?} calls {name}: {right} is in no list");
+                    let is_for_pools = family == Family::Pools && rights.is_for_pools(&right);
+                    let is_listed = rights.commands.split(' ').any(is_named) || is_for_pools;
+                    assert!(is_listed, "{script:?} calls {name}: {right} is in no list");
                     let is_asked = rights.asked().any(|(asked, _)| is_named(asked));
                     assert!(
                         is_asked || right == "+publish",
@@ -142,10 +158,10 @@ mod tests {
     #[test]
     fn missing_rights_are_named() {
         assert_eq!(missing(&[]), [""; 0]);
-        assert_eq!(missing(&[1, 3, 14]), ["+evalsha", "+set", "+pubsub|numsub"]);
+        assert_eq!(missing(&[1, 3, 15]), ["+evalsha", "+set", "+pubsub|numsub"]);
         assert_eq!(missing(&[99]), [""; 0]);
-        let every_key: Vec<usize> = (2..=12).collect();
+        let every_key: Vec<usize> = (2..=13).collect();
         assert_eq!(missing(&every_key), [""; 0], "a user of other names");
-        assert_eq!(missing(&[&every_key[..], &[13]].concat()), ["+time"]);
+        assert_eq!(missing(&[&every_key[..], &[14]].concat()), ["+time"]);
     }
 }

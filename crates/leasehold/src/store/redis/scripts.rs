@@ -31,6 +31,26 @@ pub enum Script {
     Settle,
     /// Reads, and writes nothing.
     Inspect,
+    /// Takes units of a pool, or a place in its queue.
+    PoolAcquire,
+    /// Renews grants of pools, of up to 16 names.
+    PoolRenew,
+    /// Gives units back.
+    PoolRelease,
+    /// Gives units back, and grants them to nobody for a while.
+    PoolCoolDown,
+    /// Stops waiting for units.
+    PoolLeave,
+    /// Makes a grant smaller.
+    PoolLower,
+    /// Gives a semaphore another limit.
+    PoolResize,
+    /// Marks a grant of a pool, and shortens its lease to the grace.
+    PoolRevoke,
+    /// Ends what has ended, and grants to the waiters that fit.
+    PoolSettle,
+    /// Reads a pool, and writes nothing.
+    PoolInspect,
     /// Gives the vote, or a place in the queue.
     NodeAsk,
     /// Renews the votes of up to 16 names.
@@ -54,8 +74,10 @@ pub enum Script {
 /// Scripts that one connection uses: they are loaded into a server together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Locks on one Redis.
+    /// Mutexes on one Redis.
     Locks,
+    /// Pools on one Redis: read-write locks and semaphores. They are loaded when they are first used.
+    Pools,
     /// A node of a quorum.
     Node,
 }
@@ -87,12 +109,13 @@ struct Row {
 }
 
 #[rustfmt::skip]
-static TABLE: [Row; 18] = {
-    use Family::{Locks, Node};
+static TABLE: [Row; 28] = {
+    use Family::{Locks, Node, Pools};
     use Flags::{AllowOom, NoWrites, Plain};
     use Script::{
         Acquire, CoolDown, Inspect, Leave, NodeAsk, NodeBegin, NodeCoolDown, NodeEnter, NodeGiveBack, NodeInspect,
-        NodeRenew, NodeRevoke, NodeSettle, Release, Renew, Reserve, Revoke, Settle,
+        NodeRenew, NodeRevoke, NodeSettle, PoolAcquire, PoolCoolDown, PoolInspect, PoolLeave, PoolLower, PoolRelease,
+        PoolRenew, PoolResize, PoolRevoke, PoolSettle, Release, Renew, Reserve, Revoke, Settle,
     };
     [
         Row { script: Acquire, family: Locks, name: "acquire", own: include_str!("acquire.lua"),
@@ -112,6 +135,26 @@ static TABLE: [Row; 18] = {
         Row { script: Settle, family: Locks, name: "settle", own: include_str!("settle.lua"),
             flags: AllowOom, arguments: 0..=0, each: 0, replies: &["SETTLED"] },
         Row { script: Inspect, family: Locks, name: "inspect", own: include_str!("inspect.lua"),
+            flags: NoWrites, arguments: 0..=0, each: 0, replies: &["INSPECTED"] },
+        Row { script: PoolAcquire, family: Pools, name: "pool/acquire", own: include_str!("pool/acquire.lua"),
+            flags: Plain, arguments: 6..=9, each: 0, replies: &["GRANTED", "QUEUED", "BUSY", "GONE", "LATE", "FULL", "REFUSED"] },
+        Row { script: PoolRenew, family: Pools, name: "pool/renew", own: include_str!("pool/renew.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 1, replies: &["RENEWED", "LOST", "LATE"] },
+        Row { script: PoolRelease, family: Pools, name: "pool/release", own: include_str!("pool/release.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["RELEASED", "NOTHELD"] },
+        Row { script: PoolCoolDown, family: Pools, name: "pool/cool_down", own: include_str!("pool/cool_down.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["LEFT"] },
+        Row { script: PoolLeave, family: Pools, name: "pool/leave", own: include_str!("pool/leave.lua"),
+            flags: AllowOom, arguments: 1..=1, each: 0, replies: &["LEFT"] },
+        Row { script: PoolLower, family: Pools, name: "pool/lower", own: include_str!("pool/lower.lua"),
+            flags: AllowOom, arguments: 3..=3, each: 0, replies: &["LOWERED", "LOST"] },
+        Row { script: PoolResize, family: Pools, name: "pool/resize", own: include_str!("pool/resize.lua"),
+            flags: AllowOom, arguments: 3..=3, each: 0, replies: &["RESIZED", "REFUSED", "LATE"] },
+        Row { script: PoolRevoke, family: Pools, name: "pool/revoke", own: include_str!("pool/revoke.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["REVOKING", "NOTHELD"] },
+        Row { script: PoolSettle, family: Pools, name: "pool/settle", own: include_str!("pool/settle.lua"),
+            flags: AllowOom, arguments: 0..=0, each: 0, replies: &["SETTLED"] },
+        Row { script: PoolInspect, family: Pools, name: "pool/inspect", own: include_str!("pool/inspect.lua"),
             flags: NoWrites, arguments: 0..=0, each: 0, replies: &["INSPECTED"] },
         Row { script: NodeAsk, family: Node, name: "node/ask", own: include_str!("node/ask.lua"),
             flags: Plain, arguments: 7..=8, each: 0, replies: &["GRANTED", "REFUSED", "BELOW", "FAR", "LATE", "FULL"] },
@@ -170,6 +213,29 @@ const LOCK_PARTS: &[(&str, &str)] = &[
     ("--@mint\n", include_str!("part/mint.lua")),
     ("--@last\n", include_str!("part/last.lua")),
     ("--@save\n", include_str!("part/save.lua")),
+];
+
+/// The parts of the scripts of pools, likewise.
+const POOL_PARTS: &[(&str, &str)] = &[
+    ("--@clock\n", include_str!("part/clock.lua")),
+    ("--@take\n", include_str!("pool/part/take.lua")),
+    ("--@free\n", include_str!("pool/part/free.lua")),
+    ("--@prolong\n", include_str!("pool/part/prolong.lua")),
+    ("--@pool\n", include_str!("pool/part/pool.lua")),
+    ("--@open\n", include_str!("pool/part/open.lua")),
+    ("--@cut\n", include_str!("pool/part/cut.lua")),
+    ("--@grant\n", include_str!("pool/part/grant.lua")),
+    ("--@queue\n", include_str!("pool/part/queue.lua")),
+    ("--@expire\n", include_str!("pool/part/expire.lua")),
+    ("--@sweep\n", include_str!("pool/part/sweep.lua")),
+    ("--@serve\n", include_str!("pool/part/serve.lua")),
+    ("--@replace\n", include_str!("pool/part/replace.lua")),
+    ("--@settle\n", include_str!("pool/part/settle.lua")),
+    ("--@give_back\n", include_str!("pool/part/give_back.lua")),
+    ("--@save\n", include_str!("pool/part/save.lua")),
+    ("--@enqueue\n", include_str!("pool/part/enqueue.lua")),
+    ("--@upgrade\n", include_str!("pool/part/upgrade.lua")),
+    ("--@leave\n", include_str!("pool/part/leave.lua")),
 ];
 
 /// The parts of the scripts of a node, likewise.
@@ -246,7 +312,7 @@ impl Family {
     /// It has a line that stands for all scripts of the family. So a server that knows it knows them: see `handshake.rs`.
     #[must_use]
     pub fn question(self) -> &'static Source {
-        static QUESTIONS: [OnceLock<Source>; 2] = [const { OnceLock::new() }; 2];
+        static QUESTIONS: [OnceLock<Source>; 3] = [const { OnceLock::new() }; 3];
         QUESTIONS[self as usize].get_or_init(|| {
             let all: Vec<&str> = self.scripts().map(Script::sha).collect();
             let own = assemble(include_str!("rights.lua"), &[], |text| text).text;
@@ -262,6 +328,7 @@ impl Family {
     fn parts(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Locks => LOCK_PARTS,
+            Self::Pools => POOL_PARTS,
             Self::Node => NODE_PARTS,
         }
     }

@@ -4,7 +4,7 @@ use leasehold_spec::limits;
 
 use super::*;
 
-const FAMILIES: [Family; 2] = [Family::Locks, Family::Node];
+const FAMILIES: [Family; 3] = [Family::Locks, Family::Pools, Family::Node];
 
 fn every_script() -> impl Iterator<Item = Script> {
     FAMILIES.into_iter().flat_map(Family::scripts)
@@ -33,7 +33,7 @@ fn every_script_has_its_header() {
 /// digest is written here.
 #[test]
 fn digests_change_only_with_the_code() {
-    const DIGESTS: [(&str, &str); 18] = [
+    const DIGESTS: [(&str, &str); 28] = [
         ("acquire", "c2e67e1262fbbb0b06098eb49fb48a49a0c10b91"),
         ("renew", "9686a484aa9eded6ff7d5e7642b234fbb65560f4"),
         ("release", "b1686a06ce86dac67aa1d21b1b3e4ade0a28197b"),
@@ -43,6 +43,16 @@ fn digests_change_only_with_the_code() {
         ("revoke", "add147731d29c94de1162e7d563bceb26aa3d5c2"),
         ("settle", "01b9120af771cdfebb09ce54fdc403543a763177"),
         ("inspect", "9cb46222b2f4681128590fd264dce8c1f7c92392"),
+        ("pool/acquire", "1e39952e22ebe57d16d0549d8412bc3c42129324"),
+        ("pool/renew", "1a878cea66f71ad02d27290664b76a0ce5a665f6"),
+        ("pool/release", "1c09c82e9d4f0bfc0c2bac926f4250986fefecdc"),
+        ("pool/cool_down", "4801261a2b733ea9f9bc6963e5984d62965da453"),
+        ("pool/leave", "05a500595aff2545452cf1c0dc223ef35342d293"),
+        ("pool/lower", "dff33cbbb3e20dd46752b66acde53f34b37f528f"),
+        ("pool/resize", "2bbac26cc3f96a89655cb86cec44e48cb5bc5d39"),
+        ("pool/revoke", "e14c93760cc64c3a066470860712eb63c31e7133"),
+        ("pool/settle", "3c072d9c8fc1c8d02768ee4c1736a483e9e3a94e"),
+        ("pool/inspect", "27377ace4ed61c123c3c750a170d14e8ddfbd694"),
         ("node/ask", "6b62fda3afda18eefe34fcc0a28ae5cd6f1387ac"),
         ("node/renew", "32218e6fa8fdd5ed010c12c638e8c44fc94a9180"),
         ("node/give_back", "bdbb2e4db2673bbaa73461c618091b98f69dc7af"),
@@ -80,7 +90,7 @@ fn a_message_is_the_last_thing_that_a_script_does() {
         "'PEXPIRE'",
         "call(unpack(",
     ];
-    let mut seen = [0, 0];
+    let mut seen = [0, 0, 0];
     for script in every_script() {
         let source = script.source();
         for (at, _) in source.match_indices("'PUBLISH'") {
@@ -92,7 +102,7 @@ fn a_message_is_the_last_thing_that_a_script_does() {
             seen[script.row().family as usize] += 1;
         }
     }
-    assert_eq!(seen, [10, 6]);
+    assert_eq!(seen, [10, 10, 6]);
 }
 
 /// Only a request for a lease or a vote is refused if the memory is full. A greeting is not: without one a client cannot
@@ -107,8 +117,8 @@ fn flags_are_the_ones_that_the_server_reads() {
         };
         assert_eq!(script.source().lines().next(), Some(line), "{script:?}");
         let wanted = match script {
-            Script::Acquire | Script::NodeAsk => Flags::Plain,
-            Script::Inspect | Script::NodeInspect => Flags::NoWrites,
+            Script::Acquire | Script::PoolAcquire | Script::NodeAsk => Flags::Plain,
+            Script::Inspect | Script::PoolInspect | Script::NodeInspect => Flags::NoWrites,
             _ => Flags::AllowOom,
         };
         assert_eq!(script.flags(), wanted, "{script:?}");

@@ -65,7 +65,15 @@ pub(super) fn without_comments(source: &str) -> String {
 #[cfg(test)]
 pub(super) fn lua_files() -> Vec<(String, String)> {
     let src = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let folders = ["store/redis", "store/redis/part", "store/redis/node", "store/redis/node/part", "fence/lua"];
+    let folders = [
+        "store/redis",
+        "store/redis/part",
+        "store/redis/pool",
+        "store/redis/pool/part",
+        "store/redis/node",
+        "store/redis/node/part",
+        "fence/lua",
+    ];
     let files = folders.iter().flat_map(|folder| std::fs::read_dir(src.join(folder)).unwrap());
     let paths = files.map(|file| file.unwrap().path());
     let lua = paths.filter(|path| path.extension().is_some_and(|extension| extension == "lua"));

@@ -191,7 +191,8 @@ impl Wire {
             Some(Reply::Newer(version)) => Err(fault::newer(&key(), &version)),
             Some(Reply::Error(text)) => Err(fault::of_one(&text, &self.line.at, self.line.asker, &key())),
             Some(Reply::Damaged) => Err(fault::damaged(&self.line.at, &key())),
-            None => Err(self.garbled(Some(name))),
+            // `link.rs` asks the script of a mutex first.
+            Some(Reply::Other) | None => Err(self.garbled(Some(name))),
         }
     }
 

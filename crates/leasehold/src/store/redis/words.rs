@@ -15,6 +15,8 @@ pub(super) enum Reply<T> {
     Foreign(String),
     /// The record has a newer layout: this one.
     Newer(String),
+    /// The record has the other encoding: that of a mutex.
+    Other,
     /// The error of one name in a batch.
     Error(String),
     /// A script of ours began the reply, but what the reply says about the record makes no sense.

@@ -62,7 +62,7 @@ pub(super) async fn introduce(wire: &mut Wire) -> Result<(String, &'static str),
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server").arg("replication");
     who.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync").arg(NO_SYNC);
-    let Greeted { run, info, more } = handshake::greet(wire, who, Family::Node).await?;
+    let Greeted { run, info, more, .. } = handshake::greet(wire, who, Family::Node).await?;
     let memory = if saves_everything(&more) && !was_promoted(&info) { "K" } else { "F" };
     Ok((run, memory))
 }

@@ -1,0 +1,110 @@
+//! Which scripts carry a request out: those of a mutex, or those of a pool.
+//!
+//! The session knows the kind of a name, as a rule. If it is wrong, the script finds a record that is not its own, and says
+//! so without a word about any grant (P36): a script of pools says OTHER, and a script of a mutex says that the key has a
+//! foreign hash, as it did before there were pools. Then the other script gets the request.
+
+use leasehold_spec::{Acquire, Answer, Kind, LostHow, Mode, Name, Op, Outcome, Refusal, Renew, Take, Token};
+
+use super::call;
+use crate::error::Error;
+use crate::store::redis::call::Call;
+use crate::store::redis::keys::Keys;
+use crate::store::redis::reply::To;
+use crate::store::{Fault, Guess};
+
+/// The scripts that know a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::redis) enum Encoding {
+    Mutex,
+    Pool,
+}
+
+/// A call, what its reply does not repeat, and what its answer means for the request.
+pub(in crate::store::redis) struct Request {
+    pub(in crate::store::redis) call: Call,
+    pub(in crate::store::redis) to: To,
+    /// Whether the call only settles, because the scripts of this record cannot carry the request out.
+    is_stand_in: bool,
+}
+
+impl Encoding {
+    /// Returns the encoding of a name of this kind.
+    pub(in crate::store::redis) const fn of(kind: Kind) -> Self {
+        if kind.is_pool() { Self::Pool } else { Self::Mutex }
+    }
+
+    /// Returns the encoding that a request probably finds.
+    pub(in crate::store::redis) const fn expected(op: &Op, guess: Guess) -> Self {
+        match op {
+            Op::Acquire(acquire) => Self::of(acquire.take.kind),
+            Op::Lower { .. } | Op::Resize { .. } => Self::Pool,
+            Op::Reserve { .. } => Self::Mutex,
+            _ => Self::of(guess.kind),
+        }
+    }
+
+    pub(in crate::store::redis) const fn other(self) -> Self {
+        match self {
+            Self::Mutex => Self::Pool,
+            Self::Pool => Self::Mutex,
+        }
+    }
+
+    /// Returns one call with renewals of many names.
+    pub(in crate::store::redis) fn renew(self, keys: &Keys, batch: &[(&Name, &Renew)]) -> Result<Call, Error> {
+        match self {
+            Self::Mutex => Call::renew(keys, batch),
+            Self::Pool => call::renew(keys, batch),
+        }
+    }
+}
+
+impl Request {
+    pub(in crate::store::redis) fn new(
+        keys: &Keys,
+        (name, op): (&Name, &Op),
+        guess: Guess,
+        encoding: Encoding,
+    ) -> Result<Self, Error> {
+        let meets_mutex = |acquire: &Acquire| encoding == Encoding::Mutex && acquire.take.kind != Kind::Mutex;
+        let own = match (encoding, op) {
+            (_, Op::Acquire(acquire)) if meets_mutex(acquire) => None,
+            (Encoding::Mutex, _) => Call::new(keys, name, op, guess.contention)?,
+            (Encoding::Pool, _) => call::call(keys, name, op)?,
+        };
+        if let Some(call) = own {
+            return Ok(Self { call, to: To::new(op, encoding), is_stand_in: false });
+        }
+        Ok(Self { is_stand_in: true, ..Self::new(keys, (name, &Op::Settle), guess, encoding)? })
+    }
+
+    /// Returns the answer to the request. `None` if the record that stood in the way is gone.
+    pub(in crate::store::redis) fn answer(&self, op: &Op, answer: Answer) -> Option<Answer> {
+        if !self.is_stand_in {
+            return Some(answer);
+        }
+        let Take { kind, limit, .. } = Take::MUTEX;
+        let refused = Outcome::Refused(Refusal::Other { kind, limit });
+        let outcome = match op {
+            _ if answer.highest == Token::NONE => return None,
+            Op::Acquire(Acquire { not_after_us, .. }) | Op::Resize { not_after_us, .. }
+                if answer.now_us > *not_after_us =>
+            {
+                Outcome::Late
+            }
+            Op::Acquire(Acquire { take: Take { mode: Mode::Instead { .. }, .. }, .. }) => {
+                Outcome::Refused(Refusal::NoGrant)
+            }
+            Op::Acquire(_) | Op::Resize { .. } => refused,
+            _ => Outcome::Lost { how: LostHow::NotHeld },
+        };
+        Some(Answer { outcome, ..answer })
+    }
+}
+
+/// Returns the fault of a request that has met one encoding and then the other, again and again.
+pub(in crate::store::redis) fn restless(key: &str) -> Fault {
+    let message = format!("the key {key:?} changes between a mutex and another kind: use one kind for one name");
+    Fault::Refused(Error::new(crate::error::ErrorKind::Foreign, message))
+}
