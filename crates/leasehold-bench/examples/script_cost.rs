@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-use leasehold::seam::{Family, Real, RedisStore};
+use leasehold::seam::{Family, Guess, Real, RedisStore};
 use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::{
     Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, SessionId, Take, Token,
@@ -22,6 +22,10 @@ const ROUNDS: usize = 5;
 const TURNS: usize = 1_000;
 /// The numbers of waiters of one name. The last one, with the holder, is the longest allowed queue.
 const WAITERS: [usize; 6] = [1, 10, 15, 100, 500, 9_999];
+/// The numbers of readers that hold beside the one that comes and goes.
+const HOLDERS: [usize; 3] = [1, 100, 10_000];
+/// The numbers of writers that wait.
+const POOL_WAITERS: [usize; 3] = [1, 100, 9_999];
 const SESSION: SessionId = SessionId(1);
 /// A deadline that is never over.
 const FAR_US: u64 = 9_000_000_000_000_000;
@@ -34,7 +38,9 @@ fn main() {
     let mut bench = Bench::new(&server);
     let mut pairs = [[f64::INFINITY; 2]; 4];
     let mut queues = [[f64::INFINITY; 2]; WAITERS.len()];
-    let mut renewals = [f64::INFINITY; 2];
+    let mut renewals = [[f64::INFINITY; 2]; 2];
+    let mut pools = [[f64::INFINITY; 2]; 3 + HOLDERS.len() + POOL_WAITERS.len()];
+    let mut scans = f64::INFINITY;
     for _ in 0..ROUNDS {
         bench.command(&["FLUSHALL"]);
         keep(&mut pairs[0], bench.s5_pair());
@@ -47,7 +53,16 @@ fn main() {
             keep(best, bench.hand_over(waiters));
         }
         bench.command(&["FLUSHALL"]);
-        keep(&mut renewals, bench.renewals());
+        keep(&mut renewals[0], bench.renewals());
+        for (best, measured) in pools.iter_mut().zip(bench.pools()) {
+            keep(best, measured);
+        }
+        bench.take = Take::READ;
+        bench.command(&["FLUSHALL"]);
+        keep(&mut renewals[1], bench.renewals());
+        bench.command(&["FLUSHALL"]);
+        scans = scans.min(bench.scan());
+        bench.take = Take::MUTEX;
     }
     let s5 = pairs[0][0] + pairs[0][1];
     println!("{:<36} {:>8} {:>8} {:>8} {:>6}", "µs of server time", "acquire", "release", "pair", "x S5");
@@ -61,8 +76,22 @@ fn main() {
     for (waiters, pair) in WAITERS.iter().zip(queues) {
         told(&format!("{waiters} waiting: queue, hand over"), pair);
     }
-    println!("{:<36} {:>8.2}", "renew, 16 names in a script: each", renewals[0]);
-    println!("{:<36} {:>8.2}", "renew, one name", renewals[1]);
+    for (what, pair) in
+        ["a reader of a new name", "a reader of a used name", "a permit of a used name"].iter().zip(pools)
+    {
+        told(what, pair);
+    }
+    for (holders, pair) in HOLDERS.iter().zip(&pools[3..]) {
+        told(&format!("a reader beside {holders} others"), *pair);
+    }
+    for (waiters, pair) in POOL_WAITERS.iter().zip(&pools[3 + HOLDERS.len()..]) {
+        told(&format!("{waiters} writers waiting: queue, hand over"), *pair);
+    }
+    for (what, [sixteen, one]) in ["mutex", "reader"].iter().zip(renewals) {
+        println!("{:<36} {sixteen:>8.2}", format!("renew a {what}, 16 in a script: each"));
+        println!("{:<36} {one:>8.2}", format!("renew a {what}, one name"));
+    }
+    println!("{:<36} {scans:>8.2}", "scan of 10,000 readers, in all");
     println!("\ncalls of each script in its usual way");
     for (what, calls) in bench.calls() {
         println!("  {what:<34} {calls}");
@@ -82,12 +111,14 @@ struct Bench<'a> {
     store: RedisStore,
     s5: [String; 2],
     names: Vec<Name>,
+    /// The share that every acquire takes.
+    take: Take,
 }
 
 impl<'a> Bench<'a> {
     fn new(server: &'a RedisServer) -> Self {
         let mut resp = server.resp();
-        for script in Family::Locks.scripts() {
+        for script in Family::Locks.scripts().chain(Family::Pools.scripts()) {
             resp.command(&["SCRIPT", "LOAD", script.source()]);
         }
         let mut load = |source| resp.command(&["SCRIPT", "LOAD", source]).text().expect("a digest").to_owned();
@@ -96,7 +127,7 @@ impl<'a> Bench<'a> {
         stream.set_nodelay(true).expect("a TCP option");
         let names = (0..NAMES).map(|at| Name::new(&format!("orders/{at}")).expect("a good name")).collect();
         let store = RedisStore::new(&server.url(), Real::world()).expect("a good URL");
-        Self { server, resp, stream, store, s5, names }
+        Self { server, resp, stream, store, s5, names, take: Take::MUTEX }
     }
 
     fn command(&mut self, arguments: &[&str]) -> Value {
@@ -135,8 +166,80 @@ impl<'a> Bench<'a> {
         let (answers, acquire) = self.timed(&acquires);
         let releases = self.releases(&ids, &answers, used);
         let (answers, release) = self.timed(&releases);
-        assert!(answers.iter().all(|answer| answer.text() == Some("RELEASED")), "not the usual way");
+        assert!(answers.iter().all(is_usual_release), "not the usual way");
         [acquire, release]
+    }
+
+    /// The pairs of pools, in the order in which they are printed.
+    fn pools(&mut self) -> Vec<[f64; 2]> {
+        let mut measured = Vec::new();
+        self.take = Take::READ;
+        self.command(&["FLUSHALL"]);
+        measured.push(self.pair(1, 0));
+        measured.push(self.pair(2, 0));
+        self.take = Take::permits(1, 5);
+        self.command(&["FLUSHALL"]);
+        self.pair(1, 0);
+        measured.push(self.pair(2, 0));
+        self.take = Take::READ;
+        for holders in HOLDERS {
+            self.command(&["FLUSHALL"]);
+            measured.push(self.beside(holders));
+        }
+        self.take = Take::WRITE;
+        for waiters in POOL_WAITERS {
+            self.command(&["FLUSHALL"]);
+            measured.push(self.hand_over(waiters));
+        }
+        self.take = Take::MUTEX;
+        measured
+    }
+
+    /// A reader comes and goes, `TURNS` times, beside `holders` others of the same name.
+    fn beside(&mut self, holders: usize) -> [f64; 2] {
+        let name = self.names[0].clone();
+        let request =
+            |bench: &Self, at: usize| bench.acquire(&name, id(at as u64, 1), &Patience::Try, Contention::None);
+        let others: Vec<_> = (0..holders).map(|at| request(self, at)).collect();
+        exchange(&mut self.stream, &others);
+        let acquires: Vec<_> = (holders..holders + TURNS).map(|at| request(self, at)).collect();
+        let (answers, acquire) = self.timed(&acquires);
+        let releases = answers.iter().enumerate().map(|(at, answer)| {
+            let token = granted(answer).expect("granted, in the usual way");
+            let op = Op::Release { id: id((holders + at) as u64, 1), token, used: token };
+            self.store.request(&name, &op, self.guess(Contention::None)).expect("a good request")
+        });
+        let releases: Vec<_> = releases.collect();
+        let (answers, release) = self.timed(&releases);
+        assert!(answers.iter().all(is_usual_release), "not the usual way");
+        [acquire, release]
+    }
+
+    /// A lease has ended beside 10,000 others: the time of all steps that look for it.
+    fn scan(&mut self) -> f64 {
+        let name = self.names[0].clone();
+        let others: Vec<_> =
+            (0..10_000).map(|at| self.acquire(&name, id(at, 1), &Patience::Try, Contention::None)).collect();
+        exchange(&mut self.stream, &others);
+        let short = Acquire { lease_ms: 100, ..self.request(id(10_000, 1), &Patience::Try) };
+        let short =
+            self.store.request(&name, &Op::Acquire(short), self.guess(Contention::None)).expect("a good request");
+        exchange(&mut self.stream, &[short]);
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        let settle = self.store.request(&name, &Op::Settle, self.guess(Contention::None)).expect("a good request");
+        let mut spent = 0.0;
+        loop {
+            let (answers, us) = self.timed(std::slice::from_ref(&settle));
+            spent += us;
+            let text = answers[0].text().expect("words").to_owned();
+            if text.split(' ').nth(4) == Some("D") {
+                return spent;
+            }
+        }
+    }
+
+    fn guess(&self, contention: Contention) -> Guess {
+        Guess { kind: self.take.kind, contention }
     }
 
     /// One name with a holder and `waiters` waiters. In each turn the holder releases, which hands over, and queues
@@ -150,7 +253,7 @@ impl<'a> Bench<'a> {
             let (id, others) = (order.pop_front().expect("somebody holds"), Contention::Others);
             let release = self
                 .store
-                .request(&name, &Op::Release { id, token, used: token }, others.into())
+                .request(&name, &Op::Release { id, token, used: token }, self.guess(others))
                 .expect("a good request");
             let (answers, release) = self.timed(&[release]);
             let words: Vec<_> = answers[0].text().expect("words").split(' ').collect();
@@ -195,8 +298,10 @@ impl<'a> Bench<'a> {
             })
             .collect();
         [16, 1].map(|size| {
-            let batches: Vec<_> =
-                renewals.chunks(size).map(|batch| self.store.renewal(batch).expect("a good request")).collect();
+            let batches: Vec<_> = renewals
+                .chunks(size)
+                .map(|batch| self.store.renewal(batch, self.take.kind).expect("a good request"))
+                .collect();
             self.timed(&batches).1 / size as f64
         })
     }
@@ -226,7 +331,8 @@ impl<'a> Bench<'a> {
         for (what, counter) in [("leave, of three", 4), ("leave, of two", 5), ("leave, the last", 3)] {
             told.push((what, self.asked(&name, &Op::Leave { id: id(counter, 1), used: Token::NONE }, others)));
         }
-        let renew = self.store.renewal(&[(name.clone(), renewal(id(1, 1), token))]).expect("a good request");
+        let renew =
+            self.store.renewal(&[(name.clone(), renewal(id(1, 1), token))], self.take.kind).expect("a good request");
         told.push(("renew", self.counted(&renew).1));
         told.push(("release", self.asked(&name, &Op::Release { id: id(1, 1), token, used: token }, none)));
         let request = self.acquire(&name, id(6, 1), &try_once, none);
@@ -243,7 +349,7 @@ impl<'a> Bench<'a> {
     }
 
     fn asked(&mut self, name: &Name, op: &Op, guess: Contention) -> String {
-        let request = self.store.request(name, op, guess.into()).expect("a good request");
+        let request = self.store.request(name, op, self.guess(guess)).expect("a good request");
         self.counted(&request).1
     }
 
@@ -268,16 +374,20 @@ impl<'a> Bench<'a> {
     }
 
     fn acquire(&self, name: &Name, id: GrantId, patience: &Patience, guess: Contention) -> Vec<u8> {
-        let acquire = Acquire {
+        let acquire = self.request(id, patience);
+        self.store.request(name, &Op::Acquire(acquire), self.guess(guess)).expect("a good request")
+    }
+
+    fn request(&self, id: GrantId, patience: &Patience) -> Acquire {
+        Acquire {
             id,
-            take: Take::MUTEX,
+            take: self.take,
             lease_ms: LEASE_MS,
-            range: RANGE_MAX,
+            range: if self.take.kind.is_pool() { 1 } else { RANGE_MAX },
             not_after_us: FAR_US,
             patience: patience.clone(),
             label: "host-17/worker".into(),
-        };
-        self.store.request(name, &Op::Acquire(acquire), guess.into()).expect("a good request")
+        }
     }
 
     fn releases(&self, ids: &[GrantId], answers: &[Value], used: u64) -> Vec<Vec<u8>> {
@@ -285,7 +395,7 @@ impl<'a> Bench<'a> {
         let release = |((name, &id), answer)| {
             let token = granted(answer).expect("granted, in the usual way");
             let op = Op::Release { id, token, used: token.plus(used) };
-            self.store.request(name, &op, Contention::None.into()).expect("a good request")
+            self.store.request(name, &op, self.guess(Contention::None)).expect("a good request")
         };
         grants.map(release).collect()
     }
@@ -302,6 +412,11 @@ fn queues() -> Patience {
 
 fn renewal(id: GrantId, token: Token) -> Renew {
     Renew { id, token, from: From::Now, lease_ms: LEASE_MS, not_after_us: FAR_US }
+}
+
+/// Whether a release was answered in one word: nobody waited.
+fn is_usual_release(answer: &Value) -> bool {
+    answer.text().is_some_and(|text| text == "RELEASED" || text.starts_with('B'))
 }
 
 fn granted(answer: &Value) -> Option<Token> {

@@ -13,8 +13,8 @@ use std::time::Duration;
 use leasehold::seam::{Family, Guess, Real, RedisStore, Script};
 use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, SessionId, Take,
-    Token,
+    Acquire, Contention, From, GrantId, Hears, Kind, Name, Op, Order, Patience, Place, PublicId, Renew, SessionId,
+    Take, Token,
 };
 use leasehold_testkit::front::{self, Client, Front, Mood};
 use leasehold_testkit::resp::encode;
@@ -172,7 +172,7 @@ impl Play {
             let count = self.random.within(1, NAMES.len() as u64);
             let names = NAMES.iter().map(|name| Name::new(name).unwrap()).take(usize::try_from(count).unwrap());
             let batch: Vec<(Name, Renew)> = names.map(|name| (name.clone(), self.renew(&name))).collect();
-            (self.store.renewal(&batch).unwrap(), None)
+            (self.store.renewal(&batch, Kind::Mutex).unwrap(), None)
         } else {
             let (op, id) = self.op(&name);
             (self.store.request(&name, &op, guess.into()).unwrap(), id)

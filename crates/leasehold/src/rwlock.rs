@@ -28,8 +28,8 @@ use crate::reentry::Handle;
 ///
 /// A read-write lock is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid name
 /// or lease. A name is either a mutex or a read-write lock: calls of the other kind fail with
-/// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). So far only the store `memory:` has read-write locks. Others refuse
-/// the first call with `Unsupported`.
+/// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). The stores `memory:` and `redis:` have read-write
+/// locks. Others refuse the first call with `Unsupported`.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {

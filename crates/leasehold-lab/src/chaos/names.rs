@@ -33,6 +33,10 @@ pub(crate) enum Class {
     Revoked,
     /// For orders of the lab: its holder is killed, and the clock is set back.
     Bereft,
+    /// A read-write lock.
+    Rw,
+    /// A semaphore.
+    Pool,
     /// Lives for all rounds of an epoch; has fenced effects only.
     Long,
 }
@@ -40,6 +44,8 @@ pub(crate) enum Class {
 const WARM: u64 = 4;
 const COLD: u64 = 24;
 const FAR: u64 = 2;
+const RW: u64 = 2;
+const POOL: u64 = 2;
 const OWN: u64 = (CLIENTS * RUNTIMES) as u64;
 
 impl Class {
@@ -53,6 +59,8 @@ impl Class {
             "own" => Self::Own,
             "revoked" => Self::Revoked,
             "bereft" => Self::Bereft,
+            "rw" => Self::Rw,
+            "pool" => Self::Pool,
             _ => Self::Long,
         }
     }
@@ -72,6 +80,7 @@ impl Class {
             Self::Revoked => 20_000,
             Self::Bereft => 4_500,
             Self::Own => 9_000,
+            Self::Rw | Self::Pool => 1_200,
             Self::Long => 2_000,
         })
     }
@@ -101,7 +110,9 @@ impl Names {
         Class::of(name) == Class::Long
     }
 
-    pub(crate) fn all(self) -> Vec<String> {
+    /// Returns all names that clients of this store use.
+    pub(crate) fn all(self, store: Store) -> Vec<String> {
+        let pools = if store.has_pools() { (RW, POOL) } else { (0, 0) };
         let numbered = |class: &'static str, count| (0..count).map(move |i| format!("r{}.{class}{i}", self.round));
         let single = [self.hot(), format!("r{}.open", self.round), self.revoked(), self.bereft(), self.long()];
         single
@@ -110,6 +121,8 @@ impl Names {
             .chain(numbered("cold", COLD))
             .chain(numbered("far", FAR))
             .chain(numbered("own", OWN))
+            .chain(numbered("rw", pools.0))
+            .chain(numbered("pool", pools.1))
             .collect()
     }
 
@@ -128,8 +141,9 @@ impl Names {
     }
 
     /// Returns the name that a client wants next.
-    pub(crate) fn pick(self, random: &mut Random, who: Who) -> String {
+    pub(crate) fn pick(self, random: &mut Random, (who, store): (Who, Store)) -> String {
         let far = if who == Who::Keeper { 25 } else { 0 };
+        let pool = if store.has_pools() { 15 } else { 0 };
         let class = random.weighted(&[
             (40, Class::Hot),
             (30, Class::Warm),
@@ -137,6 +151,8 @@ impl Names {
             (8, Class::Open),
             (far, Class::Far),
             (7, Class::Long),
+            (pool, Class::Rw),
+            (pool, Class::Pool),
         ]);
         match class {
             Class::Hot => self.hot(),
@@ -145,6 +161,8 @@ impl Names {
             Class::Open => format!("r{}.open", self.round),
             Class::Far => format!("r{}.far{}", self.round, random.below(FAR)),
             Class::Long => self.long(),
+            Class::Rw => format!("r{}.rw{}", self.round, random.below(RW)),
+            Class::Pool => format!("r{}.pool{}", self.round, random.below(POOL)),
             Class::Own | Class::Revoked | Class::Bereft => unreachable!("only orders of the lab use {class:?}"),
         }
     }
@@ -162,9 +180,11 @@ mod tests {
     fn a_class_is_derived_from_the_name() {
         let names = Names { round: 12, epoch: 3 };
         let mut random = Random::new(1);
-        let all = names.all();
-        assert!((0..200).all(|_| all.contains(&names.pick(&mut random, Who::Keeper))));
-        assert!((0..200).all(|_| Class::of(&names.pick(&mut random, Who::Mortal)) != Class::Far));
+        let all = names.all(Store::Redis);
+        assert!((0..200).all(|_| all.contains(&names.pick(&mut random, (Who::Keeper, Store::Redis)))));
+        let mut mortal = || Class::of(&names.pick(&mut random, (Who::Mortal, Store::Quorum)));
+        assert!((0..200).map(|_| mortal()).all(|class| ![Class::Far, Class::Rw, Class::Pool].contains(&class)));
+        assert_eq!(all.len() - names.all(Store::Quorum).len(), 4);
         let count = |class| all.iter().filter(|name| Class::of(name) == class).count() as u64;
         let classes = [Class::Hot, Class::Warm, Class::Cold, Class::Open, Class::Far, Class::Long];
         assert_eq!(classes.map(count), [1, WARM, COLD, 1, FAR, 1]);

@@ -40,6 +40,11 @@ impl Store {
         }
     }
 
+    /// Whether the store has read-write locks and semaphores.
+    pub(crate) const fn has_pools(self) -> bool {
+        matches!(self, Self::Redis)
+    }
+
     /// Returns the length of a run that must meet every kind of fault. A quorum of which most nodes have forgotten
     /// something is in quarantine for some three rounds.
     pub(crate) fn whole(self) -> Duration {

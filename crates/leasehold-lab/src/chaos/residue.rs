@@ -7,6 +7,7 @@ use leasehold::{Inspection, Leasehold, NodeSays, NodeView, Result};
 use leasehold_testkit::history::{Ended, GaveUp};
 use leasehold_testkit::{Recorder, RedisServer, Value};
 
+use super::client::take_all;
 use super::fleet::CLIENTS;
 use super::names::{Class, Names};
 use super::options::Store;
@@ -49,7 +50,7 @@ pub(crate) fn residue(stage: &Stage, names: Names, recorder: &Recorder) -> Resid
     let bound = bound(stage);
     let (observer, store) = (stage.observer(), stage.store);
     let mut residue = stage.runtime().block_on(async {
-        let each = names.all().into_iter().map(|name| {
+        let each = names.all(store).into_iter().map(|name| {
             let (observer, recorder) = (observer.clone(), recorder.clone());
             tokio::spawn(async move { free(&observer, (&name, store), &recorder, bound).await })
         });
@@ -78,15 +79,14 @@ async fn free(
     bound: Duration,
 ) -> std::result::Result<u64, String> {
     let lease = Class::of(name).longest_lease(store);
-    let mutex = observer.mutex(name).lease(lease);
     let attempt = recorder.attempt(name, &format!("observer/{name}"));
     let taken = async {
-        match mutex.try_lock_for(bound).await? {
-            Some(guard) => {
-                let held = attempt.granted(guard.token().get());
-                held.claims(|| guard.check().is_ok());
+        match take_all(observer, name, (lease, bound)).await? {
+            Some(taken) => {
+                let held = attempt.granted(taken.token);
+                held.claims(|| taken.is_held);
                 held.ended(Ended::Released);
-                guard.release().await.map(Some)
+                taken.release.await.map(Some)
             }
             None => {
                 attempt.gave_up(GaveUp::TimedOut);
@@ -101,7 +101,8 @@ async fn free(
     let (begun, within) = (Instant::now(), if store == Store::Quorum { FREED } else { bound });
     loop {
         let late = begun.elapsed() >= within;
-        let seen = mutex.inspect().await;
+        // An inspection does not depend on the kind of a name.
+        let seen = observer.mutex(name).inspect().await;
         match &seen {
             Ok(seen) if is_free(seen) && seen.waiters == 0 => return Ok(0),
             Ok(seen) if is_free(seen) && store == Store::Quorum && begun.elapsed() >= NOTIFIED => {

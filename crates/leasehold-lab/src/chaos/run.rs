@@ -160,7 +160,7 @@ impl Run<'_> {
         for (what, count) in drained.tallies {
             *self.clients.entry(what).or_default() += count;
         }
-        let all = names.all();
+        let all = names.all(stage.store);
         let mut registers = Registers::at(self.registers.port());
         all.iter().for_each(|name| registers.record_final(name, &recorder));
         let mut ours = recorder.history().events;

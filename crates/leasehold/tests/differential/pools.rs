@@ -3,7 +3,8 @@
 use leasehold::seam::Guess;
 use leasehold_spec::limits::{LEASE_MAX_MS, RETENTION_MS, REVOKE_GRACE_MS};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, GrantState, Hears, Kind, Mode, Op, Order, Outcome, Patience, Place, Renew, Take, Token,
+    Acquire, Contention, From, GrantId, GrantState, Hears, Kind, Mode, Op, Order, Outcome, Patience, Place, Renew,
+    Take, Token,
 };
 use leasehold_testkit::Random;
 use leasehold_testkit::differential::{LABELS, NAMES};

@@ -37,7 +37,7 @@ use super::kind::Kind;
 use super::names::Names;
 use super::notes::Notes;
 use super::options::Store;
-pub(super) use acts::limit_of;
+pub(super) use acts::{limit_of, take_all};
 use fate::{Fate, Reported};
 use leasehold_testkit::Random;
 use leasehold_testkit::Recorder;

@@ -71,7 +71,6 @@ pub use source::Source;
 pub(crate) use source::assemble;
 pub(crate) use url::{NAMES, Target, decode};
 
-use self::call::Call;
 use self::keys::Keys;
 use self::pool::request::{Encoding, Request};
 use crate::error::Error;
@@ -104,9 +103,10 @@ impl RedisStore {
 
     /// Returns the bytes of a batch of renewals.
     #[doc(hidden)]
-    pub fn renewal(&self, batch: &[(Name, Renew)]) -> Result<Vec<u8>, Error> {
+    pub fn renewal(&self, batch: &[(Name, Renew)], kind: Kind) -> Result<Vec<u8>, Error> {
         let keys = Keys::new(&self.target.prefix);
-        let call = Call::renew(&keys, &batch.iter().map(|(name, renew)| (name, renew)).collect::<Vec<_>>())?;
+        let batch: Vec<_> = batch.iter().map(|(name, renew)| (name, renew)).collect();
+        let call = Encoding::of(kind).renew(&keys, &batch)?;
         Ok(call.by_digest().get_packed_command())
     }
 }

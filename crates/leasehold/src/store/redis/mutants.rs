@@ -3,8 +3,10 @@
 
 use leasehold_spec::mutant::named;
 
+use super::pool;
+
 /// The name of the flaw, the script, the text to replace, and its replacement.
-pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
+const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p1-unbounded", "release", "if looked_at == SETTLE_STEPS then", "if false then"),
     ("lua-p1-barging", "acquire", "state == 'F' and counts == 0", "state == 'F'"),
     ("lua-p1-future-stays", "acquire", "if state ~= 'F' and since > now then\n  since", "if false then\n  since"),
@@ -192,9 +194,14 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p9-says-nobody", "renew", "counts > 0 and ' O '", "false and ' O '"),
 ];
 
+/// Returns all patches, also those of pools.
+pub(super) fn all() -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str, &'static str)> {
+    PATCHES.iter().chain(pool::mutants::PATCHES)
+}
+
 /// Returns the script with the flaw that the environment names, if that is a flaw of this script.
 pub(super) fn patched(script: &str, source: String) -> String {
-    let Some(patch) = PATCHES.iter().find(|patch| named() == Some(patch.0)) else { return source };
+    let Some(patch) = all().find(|patch| named() == Some(patch.0)) else { return source };
     apply(patch, script, source)
 }
 

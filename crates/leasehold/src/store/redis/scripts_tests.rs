@@ -43,16 +43,16 @@ fn digests_change_only_with_the_code() {
         ("revoke", "add147731d29c94de1162e7d563bceb26aa3d5c2"),
         ("settle", "01b9120af771cdfebb09ce54fdc403543a763177"),
         ("inspect", "9cb46222b2f4681128590fd264dce8c1f7c92392"),
-        ("pool/acquire", "1e39952e22ebe57d16d0549d8412bc3c42129324"),
-        ("pool/renew", "1a878cea66f71ad02d27290664b76a0ce5a665f6"),
-        ("pool/release", "1c09c82e9d4f0bfc0c2bac926f4250986fefecdc"),
-        ("pool/cool_down", "4801261a2b733ea9f9bc6963e5984d62965da453"),
-        ("pool/leave", "05a500595aff2545452cf1c0dc223ef35342d293"),
-        ("pool/lower", "dff33cbbb3e20dd46752b66acde53f34b37f528f"),
-        ("pool/resize", "2bbac26cc3f96a89655cb86cec44e48cb5bc5d39"),
-        ("pool/revoke", "e14c93760cc64c3a066470860712eb63c31e7133"),
-        ("pool/settle", "3c072d9c8fc1c8d02768ee4c1736a483e9e3a94e"),
-        ("pool/inspect", "27377ace4ed61c123c3c750a170d14e8ddfbd694"),
+        ("pool/acquire", "062d15f366f82a6f228444e7b4514a29afd1903a"),
+        ("pool/renew", "ca873cd0f1b1da9ad667b338b93c40a76657f8ab"),
+        ("pool/release", "b992695a3777290320267f220cc76c4f25d5e79b"),
+        ("pool/cool_down", "f657c41dd3f0ed48d20defbc4ab95c3188b848c3"),
+        ("pool/leave", "6654422d42014f64edeba4060909c92a65975bc2"),
+        ("pool/lower", "661eec0af4fe50dbe94706addfb72098947a16d4"),
+        ("pool/resize", "a89f41da69de242a8fb5e1defc4ae186ceda8b64"),
+        ("pool/revoke", "e85668f31eeb0fb4f33a7e6392dbc5e11048b6c7"),
+        ("pool/settle", "bc7cf38bb2da64e7b475f402aa6b061c086e30a5"),
+        ("pool/inspect", "3be90d06e68d7d64f858a793de83c10aff465ce2"),
         ("node/ask", "6b62fda3afda18eefe34fcc0a28ae5cd6f1387ac"),
         ("node/renew", "32218e6fa8fdd5ed010c12c638e8c44fc94a9180"),
         ("node/give_back", "bdbb2e4db2673bbaa73461c618091b98f69dc7af"),
@@ -260,7 +260,7 @@ fn every_named_field_exists() {
 #[cfg(leasehold_lab)]
 #[test]
 fn every_patch_changes_its_script() {
-    for (name, script, find, replace) in crate::store::redis::mutants::PATCHES {
+    for (name, script, find, replace) in crate::store::redis::mutants::all() {
         let script = every_script().find(|known| known.name() == *script);
         let script = script.unwrap_or_else(|| panic!("{name} is for a script that does not exist"));
         let Row { own, family, .. } = script.row();

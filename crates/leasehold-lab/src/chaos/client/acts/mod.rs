@@ -3,24 +3,37 @@
 //! (`call.rs`), and the work under a lock with its release (`section.rs`).
 
 mod mutex;
+mod pool;
+mod rwlock;
+mod semaphore;
 mod table;
 
 use std::time::Duration;
 
-use leasehold::Leasehold;
+use leasehold::{Leasehold, Result};
 use leasehold_testkit::{Random, Registers};
 
 use super::super::fleet::is_keepers_label;
 use super::super::names::{Class, Who};
 use super::shift::Shift;
 use super::turn::Turn;
-use table::Primitive;
+pub(in super::super) use table::Taken;
+use table::{ActFuture, Primitive};
 
-const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE];
+const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE, rwlock::PRIMITIVE, semaphore::PRIMITIVE];
 
 /// Returns how many units of a name may be held at the same time.
 pub(in super::super) fn limit_of(name: &str) -> u32 {
     of(name).limit
+}
+
+/// Takes all units of a name, waiting for at most `wait`. Returns `None` after that.
+pub(in super::super) fn take_all<'a>(
+    client: &'a Leasehold,
+    name: &'a str,
+    (lease, wait): (Duration, Duration),
+) -> ActFuture<'a, Result<Option<Taken>>> {
+    (of(name).take_all)(client, name, (lease, wait))
 }
 
 /// Does one act after the other, until the round is over.
@@ -34,7 +47,7 @@ pub(super) async fn work(shift: &Shift, client: &Leasehold, (me, at, registers):
         if shift.over() {
             return;
         }
-        let name = &shift.names.pick(&mut random, who);
+        let name = &shift.names.pick(&mut random, (who, shift.store));
         let me = &format!("{me}.{turn}");
         let (random, registers) = (&mut random, &mut registers);
         (of(name).act)(Turn { shift, client, me, at, name, registers, random }).await;

@@ -9,7 +9,7 @@ use super::super::super::names::Class;
 use super::super::call::Call;
 use super::super::section;
 use super::super::turn::Turn;
-use super::table::{Act, ActFuture, Primitive};
+use super::table::{Act, ActFuture, Primitive, Taken};
 
 pub(super) const PRIMITIVE: Primitive = Primitive {
     classes: &[
@@ -25,6 +25,10 @@ pub(super) const PRIMITIVE: Primitive = Primitive {
     ],
     limit: 1,
     act: |turn| Box::pin(act(turn)),
+    take_all: |client, name, (lease, wait)| {
+        let mutex = client.mutex(name).lease(lease);
+        Box::pin(async move { Ok(mutex.try_lock_for(wait).await?.map(Taken::by)) })
+    },
 };
 
 /// Asks for the lock. Returns the guards of one lease, or none.

@@ -11,4 +11,6 @@
 //! Their replies are read in `../reply.rs`, with those of a mutex.
 
 pub(super) mod call;
+#[cfg(leasehold_lab)]
+pub(super) mod mutants;
 pub(super) mod request;

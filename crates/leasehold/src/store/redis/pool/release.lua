@@ -15,7 +15,7 @@
 --@free
 --@clock
 --@pool
-local pool = open(KEYS[1], ARGV[1])
+local pool = open(KEYS[1], ARGV[1], got)
 if not pool.puts then return pool end
 local field, grant = find_grant(pool, ARGV[1])
 -- A lease that is given back is not ended because of its age first: it ends here anyway.

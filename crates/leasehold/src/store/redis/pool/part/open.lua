@@ -1,7 +1,8 @@
--- open: defines `open`, which reads the record. Returns a table, or a refusal, which has no field `puts`.
-local function open(name, id)
+-- open: defines `open`, which reads the record: `got` are its fields, unless it is nil. Returns a table, or a refusal, which
+-- has no field `puts`.
+local function open(name, id, got)
   local own = id or NOBODY
-  local got = redis.pcall('HMGET', name, 'r', 'q', 'u', 'g' .. sub(own, ID.public), 'e' .. own)
+  got = got or redis.pcall('HMGET', name, 'r', 'q', 'u', 'g' .. sub(own, ID.public), 'e' .. own)
   -- A string is the record of a mutex, or is not ours: the script of a mutex knows that (P36).
   if got.err then return sub(got.err, 1, 9) == 'WRONGTYPE' and 'OTHER' or got end
   local record, queue = got[1], got[2]
