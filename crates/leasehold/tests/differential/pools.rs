@@ -41,6 +41,9 @@ impl<'a> PoolHistory<'a> {
                 history.rig.attach(number, true);
             }
         }
+        if history.random.chance(5) {
+            history.acquire_anew(Take::MUTEX, Patience::Try);
+        }
         history
     }
 
@@ -84,6 +87,9 @@ impl<'a> PoolHistory<'a> {
     fn step(&mut self) {
         if self.rig.harness.is_full() && self.random.chance(25) {
             self.rig.fill_memory(false);
+        }
+        if self.locks[0].model.upgrade.is_some() && self.random.chance(20) {
+            return self.release_for_the_upgrade();
         }
         match self.random.below(100) {
             0..=13 => {
@@ -243,8 +249,19 @@ impl<'a> PoolHistory<'a> {
         Some((id, if self.random.chance(5) { Token::NONE } else { held.unwrap_or(model.last) }))
     }
 
+    /// Releases a grant that the upgrade waits for.
+    fn release_for_the_upgrade(&mut self) {
+        let other = self.locks[0].model.grants.iter().find(|grant| grant.mode != Mode::Upgradeable && grant.is_held());
+        let Some((id, token)) = other.map(|grant| (grant.id, grant.token)) else { return };
+        self.apply(&Op::Release { id, token, used: token });
+    }
+
     fn release(&mut self) {
-        let Some((id, token)) = self.holder() else { return };
+        let Some((mut id, token)) = self.holder() else { return };
+        if self.random.chance(5) {
+            // Of the right client, but for another grant.
+            id.nonce ^= 1;
+        }
         self.apply(&Op::Release { id, token, used: token });
     }
 
