@@ -2,7 +2,7 @@
 
 use leasehold::Error;
 use leasehold_spec::limits::GRANTS_MAX;
-use leasehold_testkit::history::Ended;
+use leasehold_testkit::history::{Ended, Share};
 
 use super::super::super::names::Class;
 use super::super::section;
@@ -52,7 +52,7 @@ async fn upgrade(turn: Turn<'_>, lock: &leasehold::RwLock, lease: std::time::Dur
         Ok(reader) => reader,
         Err(error) => return section::failed(&turn, attempt, &error).await,
     };
-    let held = attempt.granted(reader.token().get());
+    let held = attempt.share(Share::Shared(1)).granted(reader.token().get());
     held.claims(|| reader.check().is_ok());
     // Later reads are not judged: the store ends this grant at some moment of the upgrade.
     held.ended(reader.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{:?}", lost.reason()))));
