@@ -5,7 +5,7 @@
 //!
 //! | File | Contents |
 //! |---|---|
-//! | `layout.rs` | the fields of all records and arguments, and their widths |
+//! | `layout.rs`, `fields.rs` | the fields of all records and arguments, their widths and their places |
 //! | `part/open.lua` | its head describes how the records of a name are stored |
 //! | `scripts.rs`, `source.rs`, `positions.rs` | the table of all scripts, and how a Lua file becomes the source that is sent |
 //! | `call.rs`, `reply.rs`, `words.rs` | from a request to the arguments of a script, and from its reply to an answer |
@@ -27,6 +27,7 @@ mod call;
 mod credentials;
 mod dial;
 mod fault;
+mod fields;
 #[cfg(test)]
 mod fuzz;
 mod gather;

@@ -11,7 +11,7 @@ use std::fmt;
 pub(crate) struct Rights {
     /// As ACL SETUSER takes them.
     commands: &'static str,
-    /// What only some requests need, likewise.
+    /// The rights that only pools need, likewise.
     pools: &'static str,
     /// Keys and channels, likewise.
     patterns: &'static str,
