@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Ls) -> Result<Exit, Failure> {
     })?;
     let seen = found.iter().filter_map(|(name, is)| Some((name.as_str(), is.as_ref().ok()?)));
     let locks: Vec<Seen<'_>> =
-        seen.filter(|(_, is)| args.all || is.holder.is_some() || is.waiters > 0 || !is.is_known()).collect();
+        seen.filter(|(_, is)| args.all || is.holder().is_some() || is.waiters > 0 || !is.is_known()).collect();
     let lines = match args.form.json {
         true => locks.iter().map(|(name, is)| show::json(&Lock::new(name, is))).collect::<Result<_, _>>()?,
         false => table(&locks),
@@ -107,7 +107,7 @@ fn table(locks: &[Seen<'_>]) -> Vec<String> {
 
 fn cells(is: &Inspection) -> [String; 5] {
     let waiting = is.waiters.to_string();
-    let Some(holder) = &is.holder else {
+    let Some(holder) = is.holder() else {
         let free = if is.is_known() { "(free)" } else { "(unknown)" };
         let none = || "-".to_owned();
         return [none(), none(), none(), waiting, free.to_owned()];

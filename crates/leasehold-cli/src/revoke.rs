@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Revoke) -> Result<Exit, Failure> {
             let lines = [vec![show::sentence(&args.name, &seen)], show::nodes(&seen)].concat();
             return Err(Failure::own(lines.join("\n")));
         }
-        let holder = seen.holder;
+        let holder = seen.holder().cloned();
         let left = match &holder {
             Some(holder) if is_meant(args, holder) => revoke(args, &mutex, holder).await?,
             _ => None,

@@ -45,7 +45,7 @@ pub(crate) struct HeldBy<'a> {
 
 impl<'a> Lock<'a> {
     pub(crate) fn new(name: &'a str, inspection: &'a Inspection) -> Self {
-        let holder = inspection.holder.as_ref();
+        let holder = inspection.holder();
         let state = match holder {
             None if inspection.is_known() => "free",
             None => "unknown",
@@ -107,7 +107,7 @@ pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
         (many, true) => format!("{many} waiters"),
         (many, false) => format!("at least {many} waiters"),
     };
-    let Some(holder) = &inspection.holder else {
+    let Some(holder) = inspection.holder() else {
         return match inspection.is_known() {
             true => format!("{name}: free; {waiting}"),
             false => format!("{name}: unknown: too few nodes vote to tell whether it is held; {waiting}"),
@@ -142,8 +142,7 @@ pub(crate) fn exit(inspection: &Inspection) -> Exit {
 /// Returns a line for the reply of each node of a quorum. The lines follow the sentence about the lock.
 pub(crate) fn nodes(inspection: &Inspection) -> Vec<String> {
     let width = inspection.nodes.iter().map(|node| node.at.chars().count()).max().unwrap_or_default();
-    let line =
-        |node: &NodeView| format!("  {:<width$}  {}", node.at, node_says(&node.says, inspection.holder.as_ref()));
+    let line = |node: &NodeView| format!("  {:<width$}  {}", node.at, node_says(&node.says, inspection.holder()));
     inspection.nodes.iter().map(line).collect()
 }
 
@@ -232,7 +231,7 @@ mod tests {
         let client = leasehold::Leasehold::builder("memory:").holder(label).connect().await.unwrap();
         let guard = client.mutex("a").fixed_lease(Duration::from_secs(60)).lock().await.unwrap();
         let mut inspection = client.mutex("a").inspect().await.unwrap();
-        inspection.holder.as_mut().unwrap().remaining = Duration::from_millis(24_100);
+        inspection.holders.first_mut().unwrap().remaining = Duration::from_millis(24_100);
         (guard, inspection)
     }
 
@@ -241,7 +240,7 @@ mod tests {
         let (guard, mut inspection) = held("host/job").await;
         let (_other, other) = held("host/other").await;
         assert_eq!(nodes(&inspection), Vec::<String>::new(), "no quorum");
-        let (holder, other) = (inspection.holder.clone().unwrap(), other.holder.unwrap());
+        let (holder, other) = (inspection.holder().cloned().unwrap(), other.holder().cloned().unwrap());
         let mut revoked = holder.clone();
         (revoked.is_revoked, revoked.remaining) = (true, Duration::from_millis(4_900));
         let (id, token) = (other.id(), other.token);
@@ -263,7 +262,7 @@ mod tests {
         ];
         assert_eq!(nodes(&inspection), lines);
         // Without a majority, each line names the holder that the node voted for.
-        inspection.holder = None;
+        inspection.holders.clear();
         assert_eq!((sentence("a", &inspection), exit(&inspection)), (unknown(), Exit::Failed), "two, and two more may");
         assert!(nodes(&inspection)[0].contains("voted for host/job (grant "), "{:?}", nodes(&inspection));
         assert!(guard.is_valid());
@@ -272,7 +271,7 @@ mod tests {
     #[tokio::test]
     async fn the_time_of_the_grant_is_shown_in_utc() {
         let (_guard, mut inspection) = held("host/job").await;
-        let holder = inspection.holder.as_mut().unwrap();
+        let holder = inspection.holders.first_mut().unwrap();
         holder.token = leasehold::Token::new(1_795_563_784_123_456).unwrap();
         let at = |s| SystemTime::UNIX_EPOCH + Duration::from_secs(s);
         assert_eq!(held_for(holder, at(1_795_563_784 + 193)), "3m 12s");
@@ -293,7 +292,7 @@ mod tests {
     #[tokio::test]
     async fn a_lock_without_a_known_majority_is_not_shown_as_free() {
         let (guard, inspection) = held("host/job").await;
-        let voted = || NodeSays::Voted(inspection.holder.clone().unwrap());
+        let voted = || NodeSays::Voted(inspection.holder().cloned().unwrap());
         let rests = || NodeSays::Resting { left: Duration::from_secs(9) };
         let silent = || NodeSays::Nothing { why: "silent".to_owned() };
         let free = || NodeSays::Free;
@@ -309,7 +308,7 @@ mod tests {
             (vec![free(), free(), free(), silent(), voted()], true),
         ] {
             let (case, mut inspection) = (format!("{says:?}"), inspection.clone());
-            inspection.holder = None;
+            inspection.holders.clear();
             inspection.nodes = says.into_iter().map(|says| NodeView::new("a:1", says)).collect();
             let told: serde_json::Value = serde_json::from_str(&json(&Lock::new("a", &inspection)).unwrap()).unwrap();
             let shown = (sentence("a", &inspection), exit(&inspection), told["state"].as_str().unwrap().to_owned());
@@ -328,7 +327,7 @@ mod tests {
         let alone = json(&Lock::new("a", &inspection)).unwrap();
         assert!(!alone.contains("nodes"), "{alone}");
         inspection.nodes = vec![
-            NodeView::new("a:1", NodeSays::Voted(inspection.holder.clone().unwrap())),
+            NodeView::new("a:1", NodeSays::Voted(inspection.holder().cloned().unwrap())),
             NodeView::new("b:2", NodeSays::Resting { left: Duration::from_millis(1_500) }),
             NodeView::new("c:3", NodeSays::Nothing { why: "silent".to_owned() }),
             NodeView::new("d:4", NodeSays::Free),

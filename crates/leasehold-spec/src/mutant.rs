@@ -281,6 +281,12 @@ pub enum Mutant {
     QCallsIntoTheFuture,
     /// Quorum: a waiter that let its call lapse keeps its place if the node votes for another client next.
     QCallsAgain,
+    /// P50: an inspection shows a lease that has ended as held.
+    P50ShowsEnded,
+    /// P50: of many holders, an inspection shows others than those with the smallest tokens.
+    P50ShowsAny,
+    /// P50: an inspection does not show an upgrade that waits.
+    P50HidesUpgrade,
     /// Quorum: a later round of an attempt does not propose a larger token than an earlier one.
     QProposesAgain,
     /// Quorum: `begin` asks no node for holders.

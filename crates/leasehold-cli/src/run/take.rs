@@ -163,7 +163,9 @@ impl Wait<'_> {
                 self.note_reply();
                 Ok(guard)
             }
-            Ok(None) => Err(busy(plan, inspect(mutex).await.and_then(|seen| seen.holder), self.begun.elapsed())),
+            Ok(None) => {
+                Err(busy(plan, inspect(mutex).await.and_then(|seen| seen.holder().cloned()), self.begun.elapsed()))
+            }
             Err(error) if is_away(&error) && matches!(plan.patience, Patience::Both(_)) => {
                 Err(self.unreached(error.reason()))
             }
@@ -206,7 +208,7 @@ async fn cause(plan: &Plan, mutex: &Mutex) -> Cause {
 }
 
 fn cause_of(plan: &Plan, seen: &Inspection) -> Cause {
-    if let Some(holder) = &seen.holder {
+    if let Some(holder) = seen.holder() {
         let ours = if is_above(plan, holder) { ", which started this run and may be waiting for it" } else { "" };
         if holder.is_cooling_down {
             return Cause::CoolingDown(plain(&holder.label).into_owned());

@@ -30,6 +30,7 @@ mod fault;
 mod fuzz;
 mod gather;
 mod handshake;
+mod inspection;
 mod keys;
 pub(crate) mod layout;
 mod link;

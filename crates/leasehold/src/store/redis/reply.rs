@@ -7,10 +7,11 @@ use std::str::FromStr;
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, From as Since, GrantId, GrantState, Holder, Inspection, Joined, Name, Op,
-    Outcome, Renew, Rest, SessionId, Token,
+    Answer, Contention, Delivery, Event, From as Since, GrantId, Joined, Name, Op, Outcome, Renew, Rest, SessionId,
+    Token,
 };
 
+use super::inspection::inspection;
 use super::keys::Keys;
 use super::layout::field;
 use super::scripts::Family;
@@ -123,32 +124,14 @@ fn report(text: &str) -> Option<Answer> {
         "LEFT" => Outcome::Left { was: words.was()? },
         "REVOKING" => Outcome::Revoking { left_us: left(&mut words, now_us)? },
         "SETTLED" => Outcome::Settled,
-        // A label ends the reply: it may have blanks in it.
         "INSPECTED" => {
-            let outcome = Outcome::Inspected(inspection(words, now_us, highest)?);
+            let outcome = Outcome::Inspected(inspection(words, now_us)?);
             return Some(Answer { now_us, highest, contention, rest, handed_claim_ms, outcome });
         }
         _ => return None,
     };
     words.end()?;
     Some(Answer { now_us, highest, contention, rest, handed_claim_ms, outcome })
-}
-
-fn inspection(mut words: Words<'_>, now_us: u64, token: Token) -> Option<Inspection> {
-    let waiters = words.number()?;
-    if words.is_at_end() {
-        return Some(Inspection { holder: None, waiters });
-    }
-    let left_us = left(&mut words, now_us)?;
-    let state = match words.next()? {
-        "H" => GrantState::Held,
-        "P" => GrantState::Pushed,
-        "R" => GrantState::Revoked,
-        "C" => GrantState::CoolingDown,
-        _ => return None,
-    };
-    let (id, label) = (words.public_id()?, words.rest()?.to_owned());
-    Some(Inspection { holder: Some(Holder { id, token, left_us, label, state }), waiters })
 }
 
 /// Reads a message to an inbox. Returns `None` for garbage.

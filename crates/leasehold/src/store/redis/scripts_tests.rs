@@ -42,7 +42,7 @@ fn digests_change_only_with_the_code() {
         ("cool_down", "c73d56fc5609c4d008d0acf8debfa9d2bdc663b8"),
         ("revoke", "add147731d29c94de1162e7d563bceb26aa3d5c2"),
         ("settle", "01b9120af771cdfebb09ce54fdc403543a763177"),
-        ("inspect", "9cb46222b2f4681128590fd264dce8c1f7c92392"),
+        ("inspect", "77e813ddefbc1cc5ff18712d56c66fec6747e105"),
         ("node/ask", "6b62fda3afda18eefe34fcc0a28ae5cd6f1387ac"),
         ("node/renew", "32218e6fa8fdd5ed010c12c638e8c44fc94a9180"),
         ("node/give_back", "bdbb2e4db2673bbaa73461c618091b98f69dc7af"),
@@ -173,6 +173,8 @@ fn bounds_of_locks_are_those_of_the_specification() {
     );
     let (settle, renew, release) = (Script::Settle.source(), Script::Renew.source(), Script::Release.source());
     assert!(settle.contains(&bounds), "part/open.lua has other bounds than: {bounds}");
+    let shown = format!("local SHOWN = {}\n", limits::SHOWN_MAX);
+    assert!(Script::Inspect.source().contains(&shown), "inspect.lua shows others");
     let lead = format!("local LEAD_US, REVOKE_NOTIFIED = {}, {}\n", limits::TOKEN_LEAD_US, limits::REVOKE_NOTIFIED);
     assert!(settle.contains(&lead), "part/open.lua has another lead, or notifies others");
     let usual = format!("<= '{:08}'", limits::RANGE_MAX);
