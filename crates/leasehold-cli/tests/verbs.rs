@@ -336,5 +336,5 @@ fn manual_pages_have_sections_and_are_of_this_version() {
         assert!(stdout_of(&["man", verb], 0).contains(".SH \"EXIT STATUS\"\n"), "{verb}");
     }
     let run = stdout_of(&["man", "run"], 0);
-    assert!(run.contains("\\fBleasehold run\\fR [OPTIONS] <NAME> \\-\\- <CMD>..."), "{run}");
+    assert!(run.contains("\\fBleasehold run\\fR [OPTIONS] <NAME>... \\-\\- <CMD>..."), "{run}");
 }
