@@ -272,6 +272,7 @@ on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |fixture| {
     let waiting = thread::scope(|scope| {
         let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| waits.wait_lost(LONG))).collect();
         let seen = client.mutex("a").inspect().unwrap().holder().cloned().unwrap();
+        assert!(client.is_holder(&seen) && client.clone().is_holder(&seen) && !fixture.connect().is_holder(&seen));
         let _ = client.mutex("a").revoke(&seen, Duration::from_secs(5)).unwrap();
         waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect::<Vec<_>>()
     });
