@@ -49,7 +49,7 @@ pub(crate) enum Verb {
     /// Lead a process group for a minder (internal)
     #[command(hide = true)]
     Place,
-    /// Show the holder of a lock, its token, the rest of its lease, and the waiters
+    /// Show the holders of a lock, their tokens, the rest of their leases, and the waiters
     #[command(after_help = INSPECT)]
     Inspect(Inspect),
     /// List the locks that are held or have waiters
@@ -212,10 +212,12 @@ Examples:
   leasehold inspect stock:42 --store 'rediss://me@redis.example?ca=/etc/ssl/our.pem&password_file=/run/secrets/redis'
   LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42 --json
 
+Of holders and of waiters, it shows the first 16, and how many there are.
+
 Exit status: 0, also if the lock is free; 2 for invalid arguments; 125 if the state of the lock is unknown.";
 
 const LS: &str = "\
-This command scans the whole store. On Redis, the user needs the permission +scan.
+This command scans the whole store, and inspects each lock. On Redis, the user needs the permission +scan.
 
 Examples:
   leasehold ls --store redis://localhost
@@ -225,14 +227,15 @@ Exit status: 0, also if there are no locks; 2 for invalid arguments; 125 if the 
 
 const REVOKE: &str = "\
 The holder is notified at once. The next client holds the lock when the holder has released it, or when the grace is
-over. If the old holder goes on working, only a resource that checks tokens rejects its writes.
+over. If the old holder goes on working, only a resource that checks tokens rejects its writes. If a lock has several
+holders, --token names one of them.
 
 Examples:
   leasehold revoke stock:42 --store redis://localhost
   leasehold revoke stock:42 --token 1795193818546882 --grace 2s
 
 Exit status: 0 if the lock was revoked; 1 if nobody held it (or, with --token, if somebody else did); 2 for invalid
-arguments; 125 for failures.";
+arguments, or if several hold it and --token is missing; 125 for failures.";
 
 const QUORUM: &str = "\
 A node that is new, was restarted or was emptied may have forgotten its votes. Such a node is in quarantine: it does not

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::{Error, Inspection, Leasehold};
+use leasehold::{Error, Inspection, Kind, Leasehold, Mode};
 use tokio::task::JoinSet;
 
 use crate::args::Ls;
 use crate::exit::{Exit, Failure, is_away};
-use crate::show::{self, Lock};
+use crate::json::Lock;
+use crate::show;
 use crate::store;
 
 /// How many locks are inspected at once: enough for a connection with a latency of some milliseconds, and no burden for a
@@ -21,7 +22,7 @@ pub(crate) fn run(args: &Ls) -> Result<Exit, Failure> {
     })?;
     let seen = found.iter().filter_map(|(name, is)| Some((name.as_str(), is.as_ref().ok()?)));
     let locks: Vec<Seen<'_>> =
-        seen.filter(|(_, is)| args.all || is.holder.is_some() || is.waiters > 0 || !is.is_known()).collect();
+        seen.filter(|(_, is)| args.all || is.holder().is_some() || is.waiters > 0 || !is.is_known()).collect();
     let lines = match args.form.json {
         true => locks.iter().map(|(name, is)| show::json(&Lock::new(name, is))).collect::<Result<_, _>>()?,
         false => table(&locks),
@@ -90,14 +91,14 @@ async fn inspect_all(
 
 /// Returns the lines of the table. The names come last: they may be long, and in any script.
 fn table(locks: &[Seen<'_>]) -> Vec<String> {
-    const HEAD: [&str; 5] = ["TOKEN", "SINCE (UTC)", "LEFT", "WAITING", "HOLDER"];
+    const HEAD: [&str; 6] = ["TOKEN", "SINCE (UTC)", "LEFT", "KIND", "WAITING", "HOLDER"];
     if locks.is_empty() {
         return vec![];
     }
-    let rows: Vec<([String; 5], &str)> = locks.iter().map(|(name, is)| (cells(is), *name)).collect();
+    let rows: Vec<([String; 6], &str)> = locks.iter().map(|(name, is)| (cells(is), *name)).collect();
     let width = |at: usize| rows.iter().map(|(cells, _)| cells[at].chars().count()).chain([HEAD[at].len()]).max();
     let widths: Vec<usize> = (0..HEAD.len()).filter_map(width).collect();
-    let line = |cells: &[String; 5], name: &str| {
+    let line = |cells: &[String; 6], name: &str| {
         let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         padded.chain([name.to_owned()]).collect::<Vec<_>>().join("  ")
     };
@@ -105,12 +106,19 @@ fn table(locks: &[Seen<'_>]) -> Vec<String> {
     [head].into_iter().chain(rows.iter().map(|(cells, name)| line(cells, name))).collect()
 }
 
-fn cells(is: &Inspection) -> [String; 5] {
+fn cells(is: &Inspection) -> [String; 6] {
+    let kind = match is.kind {
+        Kind::Semaphore => format!("semaphore {}/{}", is.units, is.limit),
+        Kind::ReadWrite if is.holder().is_some_and(|holder| holder.mode == Mode::Write) => "rwlock, written".to_owned(),
+        Kind::ReadWrite if is.holder_count > 0 => "rwlock, read".to_owned(),
+        Kind::ReadWrite => "rwlock".to_owned(),
+        kind => kind.to_string(),
+    };
     let waiting = is.waiters.to_string();
-    let Some(holder) = &is.holder else {
+    let Some(holder) = is.holder() else {
         let free = if is.is_known() { "(free)" } else { "(unknown)" };
         let none = || "-".to_owned();
-        return [none(), none(), none(), waiting, free.to_owned()];
+        return [none(), none(), none(), kind, waiting, free.to_owned()];
     };
     let revoked = match holder {
         _ if holder.is_revoked => " (revoked)",
@@ -118,5 +126,10 @@ fn cells(is: &Inspection) -> [String; 5] {
         _ => "",
     };
     let left = format!("{:.1} s", holder.remaining.as_secs_f64());
-    [holder.token.to_string(), show::since(holder), left, waiting, format!("{}{revoked}", show::plain(&holder.label))]
+    let more = match is.holder_count {
+        0 | 1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    let by = format!("{}{revoked}{more}", show::plain(&holder.label));
+    [holder.token.to_string(), show::since(holder), left, kind, waiting, by]
 }

@@ -6,6 +6,7 @@
 mod args;
 mod exit;
 mod inspect;
+mod json;
 mod ls;
 mod pages;
 mod quorum;

@@ -3,7 +3,7 @@
 use std::io;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Command, CommandFactory as _, ValueHint};
+use clap::{ArgAction, Command, CommandFactory as _, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
@@ -17,7 +17,10 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
     // clap wants names that live forever. The leak is harmless: the program ends with this page.
     let names: Vec<&'static str> = verbs().map(|verb| &*verb.get_name().to_owned().leak()).collect();
     let hinted = |verb: Command| match verb.get_name() {
-        "run" => verb.mut_arg("command", |command| command.value_hint(ValueHint::CommandWithArguments)),
+        // The script of zsh has one list of any length at most: that of the command.
+        "run" => verb
+            .mut_arg("names", |names| names.num_args(1).action(ArgAction::Set))
+            .mut_arg("command", |command| command.value_hint(ValueHint::CommandWithArguments)),
         "man" => verb.mut_arg("verb", |verb| verb.value_parser(PossibleValuesParser::new(&names))),
         _ => verb,
     };

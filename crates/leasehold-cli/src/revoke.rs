@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold::{Holder, Mutex, Revoked};
+use leasehold::{Holder, Inspection, Mutex, Revoked};
 use serde::Serialize;
 
 use crate::args::Revoke;
 use crate::exit::{Exit, Failure};
-use crate::show::{self, HeldBy};
+use crate::json::HeldBy;
+use crate::show;
 use crate::store::{self, Location};
 
 /// The result, as `--json` prints it.
@@ -31,10 +32,9 @@ pub(crate) fn run(args: &Revoke) -> Result<Exit, Failure> {
         let seen = mutex.inspect().await?;
         if !seen.is_known() {
             // The lines of the nodes give the reasons.
-            let lines = [vec![show::sentence(&args.name, &seen)], show::nodes(&seen)].concat();
-            return Err(Failure::own(lines.join("\n")));
+            return Err(Failure::own(show::lines(&args.name, &seen).join("\n")));
         }
-        let holder = seen.holder;
+        let holder = meant(args, &seen)?.cloned();
         let left = match &holder {
             Some(holder) if is_meant(args, holder) => revoke(args, &mutex, holder).await?,
             _ => None,
@@ -52,6 +52,20 @@ pub(crate) fn run(args: &Revoke) -> Result<Exit, Failure> {
     };
     show::print(&[line])?;
     Ok(if left.is_some() { Exit::Done } else { Exit::Nothing })
+}
+
+/// Returns the holder that the user means. Without such a holder, it is the first one.
+///
+/// # Errors
+/// If there are several, and the user names none.
+fn meant<'a>(args: &Revoke, seen: &'a Inspection) -> Result<Option<&'a Holder>, Failure> {
+    if args.token.is_none() && seen.holder_count > 1 {
+        return Err(Failure::usage(format!(
+            "\"{}\" has {} holders: name one with --token N; 'leasehold inspect' shows the tokens",
+            args.name, seen.holder_count
+        )));
+    }
+    Ok(seen.holders.iter().find(|holder| is_meant(args, holder)).or(seen.holder()))
 }
 
 fn is_meant(args: &Revoke, holder: &Holder) -> bool {

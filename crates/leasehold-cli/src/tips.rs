@@ -5,6 +5,7 @@ use std::env;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+const SEPARATOR: &str = "put -- before the command: leasehold run NAME -- COMMAND";
 const REVOKE: [&str; 2] =
     ["a lock is released when its command ends", "'leasehold revoke' takes a lock away from its holder"];
 
@@ -16,6 +17,8 @@ pub(crate) fn add(error: &mut clap::Error) {
         ErrorKind::UnknownArgument if env::args().nth(1).is_some_and(|verb| verb == "run") => {
             text(error, ContextKind::InvalidArg).map_or_else(Vec::new, of_argument)
         }
+        // `run NAME COMMAND` names two locks and no command.
+        ErrorKind::MissingRequiredArgument if env::args().nth(1).is_some_and(|verb| verb == "run") => of_missing(error),
         _ => return,
     };
     if tips.is_empty() {
@@ -27,6 +30,18 @@ pub(crate) fn add(error: &mut clap::Error) {
     }
     let tips = tips.into_iter().map(StyledStr::from).collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+}
+
+fn of_missing(error: &clap::Error) -> Vec<String> {
+    let lacks_command = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(missing)) => missing.iter().any(|argument| argument.contains("CMD")),
+        _ => false,
+    };
+    if lacks_command && !has_separator() { vec![SEPARATOR.to_owned()] } else { vec![] }
+}
+
+fn has_separator() -> bool {
+    env::args().any(|argument| argument == "--")
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<&str> {
@@ -50,16 +65,14 @@ fn of_verb(verb: &str) -> Vec<String> {
 
 fn of_argument(argument: &str) -> Vec<String> {
     let tips: &[&str] = match argument {
-        // A command without `--` in front of it, as flock(1) takes it.
-        command if !command.starts_with('-') => {
-            return vec![format!("put -- before the command: leasehold run NAME -- {command}")];
-        }
         "--timeout" | "--time" => &[
             "--wait DUR limits how long to wait for the lock",
             "--kill-after DUR is the time that a command has between TERM and KILL",
         ],
         "--ttl" | "--expire" | "--duration" => &["--lease DUR sets how long the lock outlives a holder that has died"],
         "--nonblock" | "--nb" | "--non-blocking" => &["--no-wait ends at once if somebody else holds the lock"],
+        // An option of a command without `--` in front of it, as flock(1) takes it.
+        _ if !has_separator() => &[SEPARATOR],
         _ => &[],
     };
     tips.iter().map(|tip| (*tip).to_owned()).collect()

@@ -1,6 +1,7 @@
 //! Tests of `leasehold inspect` as a program.
 
 use std::process::Output;
+use std::time::Duration;
 
 use leasehold::Leasehold;
 use leasehold_testkit::{RedisServer, process};
@@ -26,6 +27,44 @@ async fn it_shows_the_holder() {
     assert!(held.starts_with("a lock: held by host/job (grant "), "{held}");
     assert!(held.contains(&format!("token {};", guard.token())), "{held}");
     assert!(held.contains("; held since 20") && held.contains(" UTC ("), "{held}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_shows_the_queue_in_order() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let client = |label: &'static str| Leasehold::builder(&url).holder(label).connect();
+    let holder = client("host/job").await.unwrap();
+    let _guard = holder.mutex("a").lock().await.unwrap();
+    let mut waiting = Vec::new();
+    for (label, wait) in [("host/b: x", Some(Duration::from_secs(40))), ("host/a", None)] {
+        let mutex = client(label).await.unwrap().mutex("a");
+        waiting.push(tokio::spawn(async move {
+            match wait {
+                Some(wait) => mutex.try_lock_for(wait).await,
+                None => mutex.lock().await.map(Some),
+            }
+        }));
+        let begun = std::time::Instant::now();
+        while holder.mutex("a").inspect().await.unwrap().waiters < waiting.len() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{label} never waits");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+    let shown = text(&leasehold(&["inspect", "a", "--store", &url]).stdout);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines.len() == 3 && lines[0].ends_with(" s left; 2 waiters"), "{shown}");
+    let (first, left) = lines[1].rsplit_once("; for another ").expect("it waits for some time");
+    let left: f64 = left.strip_suffix(" s").expect("seconds").parse().expect("a number");
+    assert!(first.starts_with("  waits: host/b: x (grant ") && (20.0..=40.0).contains(&left), "{shown}");
+    assert!(lines[2].starts_with("  waits: host/a (grant ") && lines[2].ends_with(')'), "{shown}");
+    let json = text(&leasehold(&["inspect", "a", "--json", "--store", &url]).stdout);
+    let lock: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&lock["waiters"], &lock["holders"][0]), (&2.into(), &lock["holder"]), "{json}");
+    let [first, second] = &lock["queue"].as_array().unwrap()[..] else { panic!("two wait: {json}") };
+    assert_eq!((&first["label"], &first["mode"], &first["units"]), (&"host/b: x".into(), &"lock".into(), &1.into()));
+    assert!(first["remaining_ms"].as_u64().is_some_and(|left| left > 20_000) && second["remaining_ms"].is_null());
+    waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
 #[test]

@@ -47,7 +47,12 @@ async fn ls_lists_what_is_held_or_waited_for() {
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines.len(), 3, "{table}");
     assert!(lines[0].starts_with("TOKEN") && lines[0].ends_with("NAME"), "{table}");
-    assert!(lines[1].ends_with("host/job  a {lock}") && lines[2].starts_with(&b.token().to_string()), "{table}");
+    assert!(
+        lines[1].contains("  mutex  0 ")
+            && lines[1].ends_with("host/job  a {lock}")
+            && lines[2].starts_with(&b.token().to_string()),
+        "{table}"
+    );
     let token = b.token().get();
     assert_eq!(b.release().await.unwrap(), leasehold::Released::Released);
     let held = json(&stdout_of(&["ls", "--json", "--store", &url], 0));
@@ -58,7 +63,11 @@ async fn ls_lists_what_is_held_or_waited_for() {
     assert_eq!(stdout_of(&["ls", "b", "--store", &url], 0), "", "no name begins like this");
     assert_eq!(json(&stdout_of(&["ls", "--all", "b", "--json", "--store", &url], 0)).len(), 1);
     let free = json(&stdout_of(&["inspect", "b", "--json", "--store", &url], 0));
-    assert_eq!(free, [serde_json::json!({"name": "b", "state": "free", "holder": null, "waiters": 0})]);
+    let wanted = serde_json::json!({
+        "name": "b", "state": "free", "holder": null, "waiters": 0,
+        "kind": "mutex", "limit": 1, "units": 0, "holders": [], "holder_count": 0, "queue": [],
+    });
+    assert_eq!(free, [wanted]);
     let held = &json(&stdout_of(&["inspect", "a {lock}", "--json", "--store", &url], 0))[0]["holder"];
     assert!(held["token"].as_u64().unwrap() > token && held["label"] == "host/job", "{held}");
     let since = held["held_since"].as_str().unwrap();
@@ -327,5 +336,5 @@ fn manual_pages_have_sections_and_are_of_this_version() {
         assert!(stdout_of(&["man", verb], 0).contains(".SH \"EXIT STATUS\"\n"), "{verb}");
     }
     let run = stdout_of(&["man", "run"], 0);
-    assert!(run.contains("\\fBleasehold run\\fR [OPTIONS] <NAME> \\-\\- <CMD>..."), "{run}");
+    assert!(run.contains("\\fBleasehold run\\fR [OPTIONS] <NAME>... \\-\\- <CMD>..."), "{run}");
 }

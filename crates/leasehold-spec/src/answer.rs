@@ -1,7 +1,7 @@
 //! The answers and the messages of a store. The name of a number ends with its unit.
 
-use crate::grant::GrantState;
-use crate::id::{GrantId, PublicId, SessionId, Token};
+use crate::id::{GrantId, SessionId, Token};
+use crate::inspection::Inspection;
 use crate::take::Kind;
 
 /// The reply to a request.
@@ -114,7 +114,7 @@ pub enum Outcome {
     },
     /// The queue was settled.
     Settled,
-    /// The holder and the number of waiters.
+    /// The holders, the queue, and what the name is.
     Inspected(Inspection),
 }
 
@@ -176,30 +176,6 @@ pub enum Was {
     Granted,
     /// The attempt neither waited nor held.
     Absent,
-}
-
-/// The answer to `inspect`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Inspection {
-    /// The holder, if there is one.
-    pub holder: Option<Holder>,
-    /// The number of waiters, an upgrade that waits included. Dead waiters count until their turn comes.
-    pub waiters: u64,
-}
-
-/// The holder of a lease, as `inspect` shows it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holder {
-    /// The public part of the grant ID.
-    pub id: PublicId,
-    /// The fencing token.
-    pub token: Token,
-    /// The time left of the lease.
-    pub left_us: u64,
-    /// The label of the holder.
-    pub label: String,
-    /// The state of the grant.
-    pub state: GrantState,
 }
 
 /// The reason for which a name does not allow a request.

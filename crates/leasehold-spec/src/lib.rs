@@ -30,6 +30,7 @@ mod env;
 mod grant;
 mod grants;
 mod id;
+mod inspection;
 pub mod limits;
 pub mod mark;
 pub mod mutant;
@@ -41,13 +42,12 @@ mod resource;
 mod step;
 mod take;
 
-pub use answer::{
-    Answer, Contention, Delivery, Event, Holder, Inspection, Joined, LostHow, Outcome, Refusal, Rest, Was,
-};
+pub use answer::{Answer, Contention, Delivery, Event, Joined, LostHow, Outcome, Refusal, Rest, Was};
 pub use env::Env;
 pub use grant::{Grant, GrantState};
 pub use grants::Grants;
 pub use id::{GrantId, NotAnId, PublicId, SessionId, Token};
+pub use inspection::{Holder, Inspection, ShownMode, Waiter};
 pub use name::{BadName, Name};
 pub use op::{Acquire, From, Hears, Op, Order, Patience, Place, Renew};
 pub use resource::{Entry, Lapse, Resource};

@@ -34,6 +34,8 @@ pub const TICKET_STEPS: usize = 64;
 /// The number of lapsed claims that a record remembers. If one is forgotten, this costs another claim, and nothing
 /// more.
 pub const LAPSES: usize = 16;
+/// The largest number of holders, and of waiters, that an inspection shows. It counts the others.
+pub const SHOWN_MAX: usize = 16;
 /// The largest number of waiters of a name. The next one is refused with Full.
 pub const QUEUE_MAX: usize = 10_000;
 /// The largest number of grants of a name at a time. A reader takes one unit of as many, and a writer takes all.

@@ -281,6 +281,14 @@ pub enum Mutant {
     QCallsIntoTheFuture,
     /// Quorum: a waiter that let its call lapse keeps its place if the node votes for another client next.
     QCallsAgain,
+    /// P47: only the first member of a multi-lock counts for its loss, and for the time that is left.
+    P47FirstCounts,
+    /// P50: an inspection shows a lease that has ended as held.
+    P50ShowsEnded,
+    /// P50: of many holders, an inspection shows others than those with the smallest tokens.
+    P50ShowsAny,
+    /// P50: an inspection does not show an upgrade that waits.
+    P50HidesUpgrade,
     /// Quorum: a later round of an attempt does not propose a larger token than an earlier one.
     QProposesAgain,
     /// Quorum: `begin` asks no node for holders.

@@ -78,7 +78,7 @@ pub enum Op {
     },
     /// Only settles the queue: after a claim has ended, after MORE, and when the memory is full.
     Settle,
-    /// Returns the holder and the number of waiters, and changes nothing.
+    /// Returns the holders and the queue, and changes nothing.
     Inspect,
 }
 

@@ -46,8 +46,8 @@ async fn work(guard: &Guard) -> Result<(), Lost> {
 async fn revoke(url: String) -> leasehold::Result<()> {
     sleep(Duration::from_millis(350)).await;
     let mutex = Leasehold::connect(&url).await?.mutex("report");
-    if let Some(holder) = mutex.inspect().await?.holder {
-        mutex.revoke(&holder, Duration::from_secs(2)).await?;
+    if let Some(holder) = mutex.inspect().await?.holder() {
+        mutex.revoke(holder, Duration::from_secs(2)).await?;
     }
     Ok(())
 }

@@ -168,8 +168,7 @@ impl Acquirer {
         let failed = |error: Error| self.failed(Operation::Inspect, error);
         let name = self.name().map_err(failed)?;
         let (inspection, nodes) = self.client.session().inspect(name).await.map_err(failed)?;
-        let waiters = usize::try_from(inspection.waiters).unwrap_or(usize::MAX);
-        Ok(Inspection { holder: inspection.holder.map(Holder::from), waiters, nodes })
+        Ok(Inspection::new(inspection, nodes))
     }
 
     pub(crate) async fn revoke(&self, holder: &Holder, grace: Duration) -> Result<Revoked> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_spec::limits::LABEL_MAX;
 
 use crate::error::{Error, Operation, Result};
+use crate::inspection::{Holder, Waiter};
 use crate::mutex::Mutex;
 use crate::real::Real;
 use crate::reentry::Handle;
@@ -129,7 +130,8 @@ impl Leasehold {
     ///
     /// This is for operators, because it reads the whole store. On Redis it uses `SCAN` with 1,000 keys per round trip,
     /// and it passes over the keys of other programs. The Redis user needs the permission `+scan`, which locks do not
-    /// need.
+    /// need. It reads no records, so it does not know the kind of a name: see
+    /// [`Inspection::kind`](crate::Inspection::kind).
     ///
     /// # Cancel safety
     ///
@@ -141,6 +143,18 @@ impl Leasehold {
     pub async fn names(&self) -> Result<Vec<String>> {
         let names = self.handle.session().names().await.map_err(|error| error.of(Operation::Names, None))?;
         Ok(names.iter().map(ToString::to_string).collect())
+    }
+
+    /// Returns whether this client, or a clone of it, is the holder. No round trip.
+    #[must_use]
+    pub fn is_holder(&self, holder: &Holder) -> bool {
+        holder.id.session == self.handle.session().id()
+    }
+
+    /// Returns whether this client, or a clone of it, is the waiter. No round trip.
+    #[must_use]
+    pub fn is_waiter(&self, waiter: &Waiter) -> bool {
+        waiter.id.session == self.handle.session().id()
     }
 
     #[cfg(any(test, feature = "blocking"))]

@@ -167,7 +167,7 @@ mod world;
 pub use client::{Builder, Closed, Leasehold};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use guard::Guard;
-pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};
+pub use inspection::{Holder, Inspection, Kind, Mode, NodeSays, NodeView, Revoked, Waiter};
 pub use leasehold_spec::Token;
 pub use lost::{Lost, LostReason, Released};
 pub use lost_signal::LostSignal;

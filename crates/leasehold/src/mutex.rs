@@ -146,8 +146,8 @@ impl Mutex {
         }
     }
 
-    /// Returns who holds the lock, with which token, for how long, and the length of the queue. It takes one round trip
-    /// and changes nothing.
+    /// Returns who holds the lock, with which token, for how long, and the queue. It takes one round trip and changes
+    /// nothing.
     ///
     /// # Cancel safety
     ///

@@ -174,7 +174,7 @@ impl RwLock {
         Ok(self.upgradeable.try_acquire_for(wait).await?.map(UpgradeableReadGuard))
     }
 
-    /// Returns the oldest holder, and the length of the queue: see [`Mutex::inspect`](crate::Mutex::inspect).
+    /// Returns the readers or the writer, and the queue: see [`Mutex::inspect`](crate::Mutex::inspect).
     ///
     /// # Errors
     ///

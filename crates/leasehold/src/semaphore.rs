@@ -159,8 +159,7 @@ impl Semaphore {
         Ok(Self { acquirer: self.acquirer.taking(Take::permits(1, permits)), permits })
     }
 
-    /// Returns the holder of the oldest permit, and the length of the queue: see
-    /// [`Mutex::inspect`](crate::Mutex::inspect).
+    /// Returns the holders of permits and the queue: see [`Mutex::inspect`](crate::Mutex::inspect).
     ///
     /// # Errors
     ///

@@ -83,7 +83,7 @@ fn waiters(mutex: &Mutex) -> usize {
 
 fn is_free(mutex: &Mutex) -> bool {
     let seen = mutex.inspect().unwrap();
-    seen.holder.is_none() && seen.waiters == 0
+    seen.holder().is_none() && seen.waiters == 0
 }
 
 fn release(guard: Guard) {
@@ -144,7 +144,7 @@ on_all_stores!(a_guard_comes_with_a_whole_lease_after_a_wait_too, |fixture| {
     release(held);
     let guard = waiting.join().unwrap();
     assert!(guard.remaining() > LONG / 2 && guard.grace() > LONG / 2, "more than the claim: {guard:?}");
-    let holder = mutex.inspect().unwrap().holder.unwrap();
+    let holder = mutex.inspect().unwrap().holder().cloned().unwrap();
     let _within = mutex.revoke(&holder, Duration::from_secs(5)).unwrap();
     assert_eq!(guard.wait_lost(SOON).map(|lost| lost.reason()), Some(LostReason::Revoked));
     assert!(guard.grace() <= Duration::from_secs(5), "no longer than requested: {:?}", guard.grace());
@@ -271,7 +271,8 @@ on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |fixture| {
     let waits = Arc::new(guard);
     let waiting = thread::scope(|scope| {
         let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| waits.wait_lost(LONG))).collect();
-        let seen = client.mutex("a").inspect().unwrap().holder.unwrap();
+        let seen = client.mutex("a").inspect().unwrap().holder().cloned().unwrap();
+        assert!(client.is_holder(&seen) && client.clone().is_holder(&seen) && !fixture.connect().is_holder(&seen));
         let _ = client.mutex("a").revoke(&seen, Duration::from_secs(5)).unwrap();
         waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect::<Vec<_>>()
     });
@@ -291,7 +292,7 @@ on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |fixture| {
 on_all_stores!(on_lost_runs_on_a_thread_of_its_own, |fixture| {
     let client = fixture.connect();
     let revoke = |name: &str| {
-        let seen = client.mutex(name).inspect().unwrap().holder.unwrap();
+        let seen = client.mutex(name).inspect().unwrap().holder().cloned().unwrap();
         let _ = client.mutex(name).revoke(&seen, Duration::from_secs(5)).unwrap();
     };
     // The callback of a loss is called once. It may do anything, even block for longer than any lease of this client.
@@ -489,7 +490,7 @@ fn the_error_for_an_invalid_url_says_the_reason() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let client = Leasehold::builder("memory:").lease(LONG).holder("a thread").connect().unwrap();
     let guard = client.mutex("a").lock().unwrap();
-    let holder = client.mutex("a").inspect().unwrap().holder.unwrap();
+    let holder = client.mutex("a").inspect().unwrap().holder().cloned().unwrap();
     assert_eq!((holder.label.as_str(), holder.token), ("a thread", guard.token()));
     assert!(guard.remaining() > LONG / 2 && !guard.others_wait());
     assert_eq!(client.names().unwrap(), ["a"]);

@@ -24,7 +24,7 @@ async fn every_call_of_a_lock_names_itself_and_the_lock() {
     let client = Leasehold::connect("memory:").await.unwrap();
     let mutex = client.mutex("stock:42");
     let guard = mutex.lock().await.unwrap();
-    let holder = mutex.inspect().await.unwrap().holder.unwrap();
+    let holder = mutex.inspect().await.unwrap().holder().cloned().unwrap();
     let waiting = tokio::spawn({
         let mutex = mutex.clone();
         async move { mutex.lock().await }

@@ -83,7 +83,7 @@ async fn do_everything(server: &RedisServer, url: &str) {
     assert_eq!(server.command(&["SCRIPT", "FLUSH"]), Value::Status("OK".into()));
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let guard = granted(first).await;
-    let holder = a.mutex("stock").inspect().await.unwrap().holder.expect("held");
+    let holder = a.mutex("stock").inspect().await.unwrap().holder().cloned().expect("held");
     a.mutex("stock").revoke(&holder, Duration::ZERO).await.unwrap();
     in_time("the notification of the loss", guard.lost()).await;
     drop((granted(last).await, guard));

@@ -125,7 +125,7 @@ async fn each_call_is_a_span_with_the_name_of_its_operation() {
     let client = client("memory:").await;
     let mutex = client.mutex("calls");
     let guard = mutex.lock().await.unwrap();
-    let holder = mutex.inspect().await.unwrap().holder.unwrap();
+    let holder = mutex.inspect().await.unwrap().holder().cloned().unwrap();
     let _revoked = mutex.revoke(&holder, Duration::ZERO).await.unwrap();
     let _not_held = guard.release().await.unwrap();
     for operation in ["acquire", "inspect", "revoke", "release"] {
@@ -156,7 +156,7 @@ async fn a_loss_is_an_event_with_its_reason_and_a_subscriber_may_call_back() {
     let lost = guard.lost();
     let other = client.mutex("dropped in the subscriber").lock().await.unwrap();
     DROPPED.lock().unwrap().get_or_insert_default().insert("revoked".into(), other);
-    let holder = mutex.inspect().await.unwrap().holder.unwrap();
+    let holder = mutex.inspect().await.unwrap().holder().cloned().unwrap();
     let _revoked = mutex.revoke(&holder, Duration::from_secs(5)).await.unwrap();
     assert_eq!(timeout(LONG, lost).await.unwrap().reason(), LostReason::Revoked);
     seen_soon("event lost revoked reason=").await;

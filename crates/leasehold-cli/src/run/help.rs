@@ -5,7 +5,8 @@ Run a command while holding a lock, and end it before the lock is lost.
 
 This is flock(1) for many machines. It waits in the queue for the lock NAME,
 runs CMD, and releases the lock when CMD and its background processes have
-ended. The lock is a lease, which is renewed while CMD runs.
+ended. The lock is a lease, which is renewed while CMD runs. With several
+names, CMD runs while all of the locks are held.
 
 If the lease cannot be renewed, the process group of CMD gets TERM and then
 KILL, before the store grants the lock to another client. This happens if the
@@ -16,9 +17,11 @@ happens if the lock is revoked, or if `leasehold run` itself is killed. If
 
 The environment of CMD has LEASEHOLD_NAME and LEASEHOLD_TOKEN. The token is a
 number that increases with each grant of this lock: a database can use it to
-reject late writes of an earlier holder. CMD inherits standard input, and it
-can use the terminal. It gets the signals HUP, INT, TERM, QUIT, USR1, USR2 and
-WINCH that are sent to `leasehold run`.";
+reject late writes of an earlier holder. LEASEHOLD_NAMES has one name a line,
+and LEASEHOLD_TOKENS has their tokens in the same order, separated by blanks.
+With several names, CMD has only these two variables. CMD inherits standard
+input, and it can use the terminal. It gets the signals HUP, INT, TERM, QUIT,
+USR1, USR2 and WINCH that are sent to `leasehold run`.";
 
 pub(crate) const SHORT: &str = "\
 Example: leasehold run nightly --no-wait -- ./backup.sh
@@ -32,7 +35,9 @@ Exit status: that of CMD, or 128+n if signal n ended it. Otherwise:
   2      invalid arguments, or an invalid LEASEHOLD_STORE
   123    the lock was lost while CMD ran; CMD was ended, whatever its status
   124    another client holds the lock, or held it until --wait ended (see -E)
-  125    the store is unreachable or refuses the request, or another failure
+  125    the store is unreachable or refuses the request (also if other programs
+         use NAME as another kind of lock, or with another --limit), or another
+         failure
   126    CMD cannot be executed
   127    CMD was not found
   128+n  signal n arrived while waiting for the lock
@@ -49,6 +54,7 @@ Notes:
   exception is a URL with a password, or with ?password_env=NAME: CMD inherits
   neither. There, use --store with ?password_file=/PATH.
   A `leasehold run` inside CMD for the same NAME waits for ever.
+  The words before -- are names: put -- before CMD.
   If `leasehold run` waits for more than a second, a message on standard error
   says for whom. With --wait it also says at once that the store is
   unreachable. Both come again at growing intervals. -q turns them off.
@@ -65,6 +71,12 @@ Examples:
         Their clocks may differ by up to 5 minutes, however short the job is
   leasehold run deploy --wait 10m -- make deploy
         waits for its turn, for ten minutes at most
+  leasehold run account:7 account:9 -- ./transfer
+        holds both locks, or none; the order of the names does not matter
+  leasehold run prices --shared -- ./report
+        reads beside other runs with --shared, and while nobody writes
+  leasehold run api --limit 4 -- ./crawl
+        at most four of them at a time, on all machines
   leasehold run db --lease 10s -- ./migrate
         if this machine dies, the next client holds the lock 10 s later
   leasehold run two -- sh -c './first; ./second'

@@ -34,6 +34,7 @@ mod interrupt;
 mod life;
 mod minder;
 mod minder_handle;
+mod names;
 mod plan;
 mod printer;
 mod reports;
@@ -109,8 +110,9 @@ async fn under_lock(plan: &Plan, printer: &mut Printer) -> End {
     };
     let life = Life::of(&client);
     let end = supervise::supervise(plan, &guard, &life, &mut signals, printer).await;
-    // The store may have begun the minimum hold although its reply was lost.
-    let ends = Instant::now() + guard.remaining().max(plan.min_hold);
+    // The store may have begun the minimum hold although its reply was lost. Of several leases, another may end last.
+    let left = if plan.names.only().is_some() { guard.remaining() } else { plan.lease };
+    let ends = Instant::now() + left.max(plan.min_hold);
     let more = guard.remaining().saturating_sub(RELEASE);
     let mut release = pin!(guard.release());
     let mut released = timeout(RELEASE, &mut release).await;
@@ -133,10 +135,7 @@ async fn under_lock(plan: &Plan, printer: &mut Printer) -> End {
         // The lease was lost before the command ended: another client may have held the lock in the meantime.
         Ok(Ok(Released::NotHeld)) if end.code != LOST => End::error(
             LOST,
-            &format!(
-                "\"{}\" was lost while the command ran: the store no longer had the lease at the release",
-                plan.name
-            ),
+            &format!("{} was lost while the command ran: the store no longer had the lease at the release", plan.names),
         ),
         Ok(Ok(_)) => end,
         Ok(Err(_)) | Err(_) => {
@@ -146,7 +145,7 @@ async fn under_lock(plan: &Plan, printer: &mut Printer) -> End {
                 seconds => format!("the lock stays held for up to {}", rounded(Duration::from_secs(seconds))),
             };
             let broken = if plan.min_hold.is_zero() { "" } else { ", and its minimum hold may not be kept" };
-            printer.news(&format!("cannot release \"{}\": {store} does not reply; {until}{broken}", plan.name));
+            printer.news(&format!("cannot release {}: {store} does not reply; {until}{broken}", plan.names));
             end
         }
     }

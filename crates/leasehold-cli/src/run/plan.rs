@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use leasehold_spec::limits::PERMITS_MAX;
 
 use super::help;
+use super::names::{Names, Share};
 use super::timing::Timing;
 use crate::args;
 use crate::exit::Failure;
@@ -17,9 +19,14 @@ use crate::store::{Location, host, user};
 #[derive(Debug, Args)]
 #[command(long_about = help::ABOUT, after_long_help = help::MORE, after_help = help::SHORT)]
 pub(crate) struct RunArgs {
-    /// The name of the lock: 1 to 255 bytes of text
-    #[arg(value_parser = args::name)]
-    name: String,
+    /// The lock, or several that are held together
+    ///
+    /// A name has 1 to 255 bytes of text. With several names (at most 16),
+    /// CMD runs while all of these locks are held. If one is lost, CMD is
+    /// ended. The locks are taken in an order that all programs share, so
+    /// that two runs never wait for each other. Options concern each lock.
+    #[arg(value_name = "NAME", value_parser = args::name, required = true, verbatim_doc_comment)]
+    names: Vec<String>,
 
     /// The command and its arguments; they are not read by a shell
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -40,6 +47,25 @@ pub(crate) struct RunArgs {
     /// If another client holds the lock, end with 124
     #[arg(short, long)]
     no_wait: bool,
+
+    /// Hold it beside other runs with this option
+    ///
+    /// NAME is a read-write lock then: any number of runs with --shared hold
+    /// it together. A program that writes (RwLock::write in the library) is
+    /// alone.
+    #[arg(short, long, verbatim_doc_comment, conflicts_with_all = ["permits", "limit", "min_hold"])]
+    shared: bool,
+
+    /// Let as many hold it as N permits allow
+    ///
+    /// NAME is a semaphore with N permits then, from 1 to 999999. All
+    /// programs must name the same number.
+    #[arg(long, value_name = "N", verbatim_doc_comment, value_parser = permits, conflicts_with = "min_hold")]
+    limit: Option<u32>,
+
+    /// How many permits to take [default: 1]
+    #[arg(long, value_name = "K", value_parser = permits, requires = "limit")]
+    permits: Option<u32>,
 
     /// Time a dead holder keeps the lock [default: 30s]
     ///
@@ -78,7 +104,7 @@ pub(crate) struct RunArgs {
 /// The arguments, checked and with defaults.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) name: String,
+    pub(crate) names: Names,
     pub(crate) command: Vec<OsString>,
     pub(crate) location: Location,
     pub(crate) patience: Patience,
@@ -113,6 +139,11 @@ fn wait(text: &str) -> Result<Waiting, &'static str> {
     }
 }
 
+fn permits(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=PERMITS_MAX).contains(number));
+    number.ok_or_else(|| format!("expected a number of permits, from 1 to {PERMITS_MAX}"))
+}
+
 impl RunArgs {
     /// Checks the arguments.
     ///
@@ -131,11 +162,23 @@ impl RunArgs {
             Some(Waiting::For(Duration::ZERO)) => Patience::No,
             Some(waiting) => Patience::Both(waiting),
         };
+        let share = match self.limit {
+            _ if self.shared => Share::Read,
+            None => Share::Whole,
+            Some(limit) => {
+                let permits = self.permits.unwrap_or(1);
+                if permits > limit {
+                    return Err(Failure::usage(format!("--permits {permits} is more than --limit {limit}")));
+                }
+                Share::Permits { permits, limit }
+            }
+        };
+        let names = Names::new(self.names, share).map_err(Failure::usage)?;
         Ok(Plan {
             timing: Timing::new(lease, self.kill_after).map_err(Failure::usage)?,
             location,
             holder: self.holder.unwrap_or_else(|| label(&self.command)),
-            name: self.name,
+            names,
             command: self.command,
             patience,
             lease,

@@ -33,10 +33,10 @@ fn due_after(number: usize) -> Duration {
 /// The cause of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The lock has a holder, which is described here.
-    Held(String),
+    /// The lock has a holder, which is described here. If the run waits for several locks, this is the one with `name`.
+    Held { by: String, name: Option<String> },
     /// The client with this label has released the lock, and its minimum hold is not over.
-    CoolingDown(String),
+    CoolingDown { by: String, name: Option<String> },
     /// Nobody holds the lock at the moment.
     Queue { waiters: usize },
     /// The store cannot be reached, for this reason.
@@ -60,7 +60,7 @@ enum Class {
 impl Cause {
     fn class(&self) -> Option<Class> {
         match self {
-            Self::Held(_) | Self::CoolingDown(_) | Self::Queue { .. } => Some(Class::Lock),
+            Self::Held { .. } | Self::CoolingDown { .. } | Self::Queue { .. } => Some(Class::Lock),
             Self::Unreachable(_) => Some(Class::Store),
             Self::Quarantine { .. } | Self::Silent { .. } => Some(Class::Nodes),
             Self::Unknown => None,
@@ -69,8 +69,12 @@ impl Cause {
 
     fn text(&self) -> String {
         match self {
-            Self::Held(by) => format!(": held by {by}"),
-            Self::CoolingDown(by) => format!(": released by {by}, and kept for its minimum hold"),
+            Self::Held { by, name: None } => format!(": held by {by}"),
+            Self::Held { by, name: Some(name) } => format!(": \"{name}\" is held by {by}"),
+            Self::CoolingDown { by, name: None } => format!(": released by {by}, and kept for its minimum hold"),
+            Self::CoolingDown { by, name: Some(name) } => {
+                format!(": \"{name}\" was released by {by}, and is kept for its minimum hold")
+            }
             Self::Queue { waiters } => format!(": no holder at the moment, {waiters} waiting"),
             Self::Unreachable(why) => format!(": the store is unreachable: {why}"),
             Self::Quarantine { resting, nodes, left } => {
@@ -86,7 +90,8 @@ impl Cause {
 /// The reports of a wait. Times are counted from the start of the wait.
 #[derive(Debug)]
 pub(crate) struct WaitReports {
-    name: String,
+    /// The locks, as messages name them.
+    names: String,
     /// The last class of causes, and when it began.
     class: Option<(Class, Duration)>,
     /// When the store became unreachable, if it is.
@@ -96,8 +101,8 @@ pub(crate) struct WaitReports {
 }
 
 impl WaitReports {
-    pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), class: None, unreachable: None, made: 0 }
+    pub(crate) fn new(names: &str) -> Self {
+        Self { names: names.to_owned(), class: None, unreachable: None, made: 0 }
     }
 
     /// Returns when the next report is due if the cause stays the same.
@@ -125,10 +130,10 @@ impl WaitReports {
         let due = due(waited.saturating_sub(since));
         if due > self.made {
             self.made = due;
-            let (name, text) = (&self.name, cause.text());
+            let (names, text) = (&self.names, cause.text());
             lines.push(match waited < SHORT {
-                true => format!("waiting for \"{name}\"{text}"),
-                false => format!("still waiting for \"{name}\" after {}{text}", rounded(waited)),
+                true => format!("waiting for {names}{text}"),
+                false => format!("still waiting for {names} after {}{text}", rounded(waited)),
             });
         }
         lines
@@ -145,6 +150,8 @@ impl WaitReports {
 /// The reports about renewals that are overdue while the command runs. Times are those of the lease clock.
 #[derive(Debug)]
 pub(crate) struct RenewalReports {
+    /// The locks, as messages name them.
+    names: String,
     lease_us: u64,
     last_us: u64,
     /// The same, but later if this process was stopped since.
@@ -155,16 +162,17 @@ pub(crate) struct RenewalReports {
 }
 
 impl RenewalReports {
-    pub(crate) fn new(lease_us: u64, now_us: u64) -> Self {
-        Self { lease_us, last_us: now_us, renewed_us: now_us, checked_us: now_us, made: 0 }
+    pub(crate) fn new(names: &str, lease_us: u64, now_us: u64) -> Self {
+        Self { names: names.to_owned(), lease_us, last_us: now_us, renewed_us: now_us, checked_us: now_us, made: 0 }
     }
 
     /// Notes a renewal. Returns the line to print if it was reported as overdue.
-    pub(crate) fn renewed(&mut self, name: &str, now_us: u64) -> Option<String> {
+    pub(crate) fn renewed(&mut self, now_us: u64) -> Option<String> {
         let (made, without_us) = (self.made, now_us.saturating_sub(self.renewed_us));
         (self.last_us, self.renewed_us, self.checked_us, self.made) = (now_us, now_us, now_us, 0);
         let without = rounded(Duration::from_micros(without_us));
-        (made > 0).then(|| format!("the store is reachable again: \"{name}\" is renewed, after {without}"))
+        let names = &self.names;
+        (made > 0).then(|| format!("the store is reachable again: {names} is renewed, after {without}"))
     }
 
     /// Returns the time since the last renewal.
@@ -173,7 +181,7 @@ impl RenewalReports {
     }
 
     /// Returns the line to print if the renewal is overdue. `term_us` is when the command gets its TERM.
-    pub(crate) fn check(&mut self, name: &str, now_us: u64, term_us: u64) -> Option<String> {
+    pub(crate) fn check(&mut self, now_us: u64, term_us: u64) -> Option<String> {
         let gap_us = now_us.saturating_sub(self.checked_us);
         self.checked_us = now_us;
         if gap_us > STOPPED_US {
@@ -188,8 +196,9 @@ impl RenewalReports {
         self.made = due;
         let [without, left] =
             [without_us, term_us.saturating_sub(now_us)].map(|span_us| rounded(Duration::from_micros(span_us)));
+        let names = &self.names;
         Some(format!(
-            "the store is unreachable: \"{name}\" was last renewed {without} ago; the command gets TERM in {left} \
+            "the store is unreachable: {names} was last renewed {without} ago; the command gets TERM in {left} \
              unless it is renewed"
         ))
     }
@@ -206,7 +215,7 @@ mod tests {
     }
 
     fn held() -> Cause {
-        Cause::Held("host/backup".to_owned())
+        Cause::Held { by: "host/backup".to_owned(), name: None }
     }
 
     fn away() -> Cause {
@@ -220,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_reported_at_once_and_then_ever_more_rarely() {
-        let mut reports = WaitReports::new("job");
+        let mut reports = WaitReports::new("\"job\"");
         assert_eq!(reported(&mut reports, &held(), 0..3_100), [0, 10, 60, 300, 1_200, 2_100, 3_000]);
         assert_eq!(reports.next(), s(3_900));
     }
@@ -228,7 +237,7 @@ mod tests {
     /// The caller checks only when a report is due.
     #[test]
     fn the_next_report_is_due_when_it_is_made() {
-        let (mut reports, mut seen) = (WaitReports::new("job"), Vec::new());
+        let (mut reports, mut seen) = (WaitReports::new("\"job\""), Vec::new());
         for _ in 0..6 {
             let at = reports.next();
             assert_eq!(reports.note(at, &held()).len(), 1, "{at:?}");
@@ -239,7 +248,7 @@ mod tests {
 
     #[test]
     fn reports_name_the_cause_and_the_time() {
-        let mut reports = WaitReports::new("job");
+        let mut reports = WaitReports::new("\"job\"");
         assert_eq!(reports.note(s(1), &held()), ["waiting for \"job\": held by host/backup"]);
         assert_eq!(reports.note(s(11), &held()), ["still waiting for \"job\" after 11 s: held by host/backup"]);
         assert_eq!(
@@ -252,7 +261,7 @@ mod tests {
 
     #[test]
     fn another_cause_is_reported_at_once_and_the_end_of_an_outage_too() {
-        let mut reports = WaitReports::new("job");
+        let mut reports = WaitReports::new("\"job\"");
         assert_eq!(reported(&mut reports, &held(), 0..20), [0, 10]);
         let line = "still waiting for \"job\" after 20 s: the store is unreachable: connection refused";
         assert_eq!(reports.note(s(20), &away()), [line]);
@@ -267,11 +276,11 @@ mod tests {
 
     #[test]
     fn a_lock_that_changes_its_holder_is_not_reported_more_often() {
-        let mut reports = WaitReports::new("job");
+        let mut reports = WaitReports::new("\"job\"");
         let cause = |second: u64| match second % 3 {
             0 => Cause::Queue { waiters: 2 },
             1 => Cause::Unknown,
-            _ => Cause::Held(format!("host/{second}")),
+            _ => Cause::Held { by: format!("host/{second}"), name: None },
         };
         let reports_at = |second: &u64| !reports.note(s(*second), &cause(*second)).is_empty();
         assert_eq!((0..400).filter(reports_at).collect::<Vec<_>>(), [0, 10, 60, 300]);
@@ -279,13 +288,13 @@ mod tests {
 
     #[test]
     fn a_store_that_was_never_unreachable_is_not_reported_as_back() {
-        assert_eq!(WaitReports::new("job").reachable(s(1)), None);
+        assert_eq!(WaitReports::new("\"job\"").reachable(s(1)), None);
     }
 
     #[test]
     fn a_renewal_is_overdue_after_half_of_a_short_lease() {
-        let mut reports = RenewalReports::new(12 * SECOND, 0);
-        let check = |reports: &mut RenewalReports, s: u64| reports.check("job", s * SECOND, 9 * SECOND);
+        let mut reports = RenewalReports::new("\"job\"", 12 * SECOND, 0);
+        let check = |reports: &mut RenewalReports, s: u64| reports.check(s * SECOND, 9 * SECOND);
         for second in 1..6 {
             assert_eq!(check(&mut reports, second), None, "{second}");
         }
@@ -294,23 +303,23 @@ mod tests {
         assert_eq!(check(&mut reports, 6).as_deref(), Some(line));
         assert_eq!(check(&mut reports, 7), None, "once");
         let line = "the store is reachable again: \"job\" is renewed, after 8 s";
-        assert_eq!(reports.renewed("job", 8 * SECOND).as_deref(), Some(line));
-        assert_eq!((reports.renewed("job", 9 * SECOND), check(&mut reports, 10)), (None, None));
+        assert_eq!(reports.renewed(8 * SECOND).as_deref(), Some(line));
+        assert_eq!((reports.renewed(9 * SECOND), check(&mut reports, 10)), (None, None));
         assert_eq!(reports.since(30 * SECOND), Duration::from_secs(21), "since the last renewal");
     }
 
     #[test]
     fn a_long_lease_is_overdue_ten_seconds_after_its_third() {
-        let mut reports = RenewalReports::new(3_600 * SECOND, 0);
-        let reports_at = |s: &u64| reports.check("job", s * SECOND, 3_500 * SECOND).is_some();
+        let mut reports = RenewalReports::new("\"job\"", 3_600 * SECOND, 0);
+        let reports_at = |s: &u64| reports.check(s * SECOND, 3_500 * SECOND).is_some();
         assert_eq!((1..1_300).filter(reports_at).collect::<Vec<_>>(), [1_210, 1_220, 1_270]);
     }
 
     /// The machine slept, or the job was stopped: the renewal comes with the next reply.
     #[test]
     fn a_supervisor_that_was_stopped_does_not_blame_the_store() {
-        let mut reports = RenewalReports::new(30 * SECOND, 0);
-        assert_eq!(reports.check("job", SECOND, 24 * SECOND), None);
-        assert_eq!(reports.check("job", 20 * SECOND, 24 * SECOND), None);
+        let mut reports = RenewalReports::new("\"job\"", 30 * SECOND, 0);
+        assert_eq!(reports.check(SECOND, 24 * SECOND), None);
+        assert_eq!(reports.check(20 * SECOND, 24 * SECOND), None);
     }
 }

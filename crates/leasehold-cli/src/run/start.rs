@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leasehold::seam::descriptors_advice;
-use leasehold::{Guard, Lost};
+use leasehold::{AllGuard, Lost, Token};
 use leasehold_spec::mutant::{Mutant, is_on};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use tokio::time::{sleep, timeout};
@@ -16,6 +16,7 @@ use super::channel::Message;
 use super::end::{End, NOT_EXECUTABLE, NOT_FOUND};
 use super::life::Life;
 use super::minder_handle::MinderHandle;
+use super::names::Names;
 use super::plan::Plan;
 use super::timing::{Deadline, micros};
 use crate::exit::Failure;
@@ -31,12 +32,12 @@ const FULL: u64 = 2;
 
 /// Waits for a full lease, which is usually there already. A command that could not be ended within the rest of the lease
 /// must not be started.
-pub(crate) async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
+pub(crate) async fn full(plan: &Plan, guard: &AllGuard) -> Result<(), Lost> {
     while micros(guard.remaining()) < plan.timing.lease_us / FULL && !is_on(Mutant::P29StartsOnClaim) {
         guard.check()?;
         sleep(Duration::from_millis(5)).await;
     }
-    guard.check().map(drop)
+    guard.check()
 }
 
 /// Starts a minder, and waits until it is ready.
@@ -61,15 +62,28 @@ pub(crate) fn dismiss(child: Pid) {
     let _it_was_waited_for = waitpid(Some(child), WaitOptions::empty());
 }
 
-pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid) -> Result<Pid, End> {
+/// Returns the variables that tell the command what it holds. Names have no line breaks.
+fn about(names: &Names, tokens: &[Token]) -> Vec<(&'static str, String)> {
+    let numbers: Vec<String> = tokens.iter().map(ToString::to_string).collect();
+    let all = names.iter().collect::<Vec<_>>().join("\n");
+    let mut variables = vec![("LEASEHOLD_NAMES", all), ("LEASEHOLD_TOKENS", numbers.join(" "))];
+    if let (Some(name), [token]) = (names.only(), tokens) {
+        variables.extend([("LEASEHOLD_NAME", name.to_owned()), ("LEASEHOLD_TOKEN", token.to_string())]);
+    }
+    variables
+}
+
+pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &AllGuard, group: Pid) -> Result<Pid, End> {
     let program = plan.command.first().expect("clap asks for one");
     let arguments: Vec<&OsString> = plan.command.iter().skip(1).collect();
     let spawn = |program: &OsString, arguments: &[&OsString]| {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            .env("LEASEHOLD_NAME", &plan.name)
-            .env("LEASEHOLD_TOKEN", guard.token().to_string())
+            // A command under several locks must not take the token of a run around it for its own.
+            .env_remove("LEASEHOLD_NAME")
+            .env_remove("LEASEHOLD_TOKEN")
+            .envs(about(&plan.names, &guard.tokens()))
             .process_group(group.as_raw_nonzero().get());
         if !is_on(Mutant::P30TellsSecrets) {
             for secret in &plan.location.secrets {

@@ -13,7 +13,7 @@ mod reach;
 use std::io;
 use std::time::Duration;
 
-use leasehold::{Guard, Lost, LostReason};
+use leasehold::{AllGuard, Lost, LostReason};
 use leasehold_spec::mutant::{Mutant, is_on};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, set_child_subreaper};
 use tokio::time::sleep;
@@ -41,7 +41,7 @@ const SAME_US: u64 = 5_000;
 
 pub(crate) struct Supervisor<'a> {
     plan: &'a Plan,
-    guard: &'a Guard,
+    guard: &'a AllGuard,
     life: &'a Life,
     signals: &'a mut Signals,
     printer: &'a mut Printer,
@@ -83,9 +83,9 @@ enum Echo {
     No,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Verdict {
-    Lost(LostReason),
+    Lost(Lost),
     /// The lease was not renewed early enough to end the command within it.
     Late,
     /// There is no minder to end the command if this process dies.
@@ -95,13 +95,13 @@ enum Verdict {
 /// Runs the command under the lock, until its group is empty.
 pub(crate) async fn supervise(
     plan: &Plan,
-    guard: &Guard,
+    guard: &AllGuard,
     life: &Life,
     signals: &mut Signals,
     printer: &mut Printer,
 ) -> End {
     if let Err(lost) = full(plan, guard).await {
-        return lost_early(plan, &lost);
+        return lost_early(&lost);
     }
     // Processes that the command leaves behind become children of this process, which notices their ends at once.
     let _the_slow_check_finds_them = set_child_subreaper(Some(getpid()));
@@ -119,7 +119,7 @@ pub(crate) async fn supervise(
     // needs the renewals since then, or it would end the command because they are missing.
     if let (Err(lost), false) = (full(plan, guard).await, is_on(Mutant::P29StartsLate)) {
         dismiss(group);
-        return lost_early(plan, &lost);
+        return lost_early(&lost);
     }
     let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
     let _it_ends_the_command_the_earlier = minder.send(Order::Until { kill_us: deadline.kill_at_us() });
@@ -167,7 +167,7 @@ pub(crate) async fn supervise(
         echo: Echo::No,
         handed_on: Vec::new(),
         deadline,
-        renewals: RenewalReports::new(plan.timing.lease_us, now_us()),
+        renewals: RenewalReports::new(&plan.names.to_string(), plan.timing.lease_us, now_us()),
         verdict: None,
     };
     supervisor.send_command_id();
@@ -175,13 +175,17 @@ pub(crate) async fn supervise(
     supervisor.end()
 }
 
-fn lost_early(plan: &Plan, lost: &Lost) -> End {
-    End::error(LOST, &format!("\"{}\" was lost before the command was started: {}", plan.name, lost.reason()))
+fn lost_early(lost: &Lost) -> End {
+    End::error(LOST, &format!("\"{}\" was lost before the command was started: {}", lost.name(), lost.reason()))
 }
 
-/// Returns until when the lease is held. The clock is read first, so that a pause between the two reads makes the result
+fn is_revoked(lost: &Lost) -> bool {
+    lost.reason() == LostReason::Revoked
+}
+
+/// Returns until when all leases are held. The clock is read first, so that a pause between the two reads makes the result
 /// earlier and not later.
-fn until_us(guard: &Guard) -> u64 {
+fn until_us(guard: &AllGuard) -> u64 {
     let read_us = now_us();
     read_us + micros(guard.remaining())
 }
@@ -213,47 +217,47 @@ impl Supervisor<'_> {
         // In this order: the lease may end between the two.
         let until_us = until_us(self.guard);
         if let Err(lost) = self.guard.check() {
-            self.condemn(Verdict::Lost(lost.reason()));
+            self.condemn(&Verdict::Lost(lost));
             return;
         }
         let kill_us = self.plan.timing.kill_us(until_us);
-        let (before_us, name) = (self.deadline.kill_at_us(), &self.plan.name);
+        let before_us = self.deadline.kill_at_us();
         if kill_us.abs_diff(before_us) > SAME_US {
             self.deadline.put_off(kill_us);
             self.send_order(Order::Until { kill_us });
         }
         let report = match kill_us > before_us + SAME_US {
-            true => self.renewals.renewed(name, now_us()),
-            false => self.renewals.check(name, now_us(), self.deadline.next_us()),
+            true => self.renewals.renewed(now_us()),
+            false => self.renewals.check(now_us(), self.deadline.next_us()),
         };
         report.iter().for_each(|line| self.printer.news(line));
     }
 
     /// Ends the group, because the lock is lost or will be. It gets TERM, and KILL before another client can hold the
     /// lock if that time is known.
-    fn condemn(&mut self, verdict: Verdict) {
+    fn condemn(&mut self, verdict: &Verdict) {
         if self.verdict.is_some() {
             return;
         }
-        self.verdict = Some(verdict);
+        self.verdict = Some(verdict.clone());
         let (now_us, timing) = (now_us(), &self.plan.timing);
         let kill_us = match verdict {
-            Verdict::Lost(reason) if reason.is_expiry() => now_us,
-            Verdict::Lost(LostReason::Revoked) if is_on(Mutant::P29IgnoresGrace) => u64::MAX,
-            Verdict::Lost(LostReason::Revoked) => Timing::kill_within(now_us, self.guard.grace()),
+            Verdict::Lost(lost) if lost.reason().is_expiry() => now_us,
+            Verdict::Lost(lost) if is_revoked(lost) && is_on(Mutant::P29IgnoresGrace) => u64::MAX,
+            Verdict::Lost(lost) if is_revoked(lost) => Timing::kill_within(now_us, self.guard.grace()),
             // Another client may already hold the lock; until the command ends, only fencing protects the data.
             Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.deadline.kill_at_us(),
         };
         let kill_us = kill_us.min(now_us + timing.kill_after_us);
         self.deadline.bring_forward(kill_us);
         self.send_order(Order::End { kill_us });
-        let name = &self.plan.name;
+        let names = &self.plan.names;
         let why = match verdict {
-            Verdict::Lost(LostReason::Revoked) => format!("\"{name}\" was revoked"),
-            Verdict::Lost(reason) => format!("\"{name}\" is lost: {reason}"),
+            Verdict::Lost(lost) if is_revoked(lost) => format!("\"{}\" was revoked", lost.name()),
+            Verdict::Lost(lost) => format!("\"{}\" is lost: {}", lost.name(), lost.reason()),
             Verdict::Late => {
                 let since = rounded(self.renewals.since(now_us));
-                format!("\"{name}\" is lost: it could not be renewed in time (last renewed {since} ago)")
+                format!("{names} is lost: it could not be renewed in time (last renewed {since} ago)")
             }
             Verdict::Unminded => {
                 "cannot start another minder process, which would end the command if this process died".into()
@@ -270,10 +274,10 @@ impl Supervisor<'_> {
         match self.deadline.due(now_us()) {
             None => {}
             // The minder sends TERM at the same time.
-            Some(Act::Term) if self.minder.is_some() => self.condemn(Verdict::Late),
+            Some(Act::Term) if self.minder.is_some() => self.condemn(&Verdict::Late),
             Some(due) => {
                 self.act(due);
-                self.condemn(Verdict::Late);
+                self.condemn(&Verdict::Late);
             }
         }
     }
@@ -329,14 +333,14 @@ impl Supervisor<'_> {
     fn received(&mut self, message: &io::Result<Message>) {
         match message {
             Ok(Message::Ready) => self.false_starts = 0,
-            Ok(Message::TermSent) => self.condemn(Verdict::Late),
+            Ok(Message::TermSent) => self.condemn(&Verdict::Late),
             Ok(Message::Empty) => self.found(Members::None),
             Ok(Message::Inhabited) => {
                 if self.verdict.is_none() && !self.left_is_reported {
                     self.left_is_reported = true;
                     self.printer.news(&format!(
-                        "the command has ended and left processes behind: \"{}\" is held until they have ended, too",
-                        self.plan.name
+                        "the command has ended and left processes behind: {} is held until they have ended, too",
+                        self.plan.names
                     ));
                 }
                 self.found(Members::Some);
@@ -364,7 +368,7 @@ impl Supervisor<'_> {
                 terminal.restore();
             }
         }
-        match (self.verdict, self.status) {
+        match (&self.verdict, self.status) {
             (Some(Verdict::Unminded), _) => End::silent(FAILED),
             (Some(_), _) => End::silent(LOST),
             (None, Some(status)) => End { interrupt, ..End::status(status) },

@@ -1,15 +1,16 @@
-//! Takes the lock for as long as the user waits, reports the wait, and leaves the queue if a signal ends the wait.
+//! Takes the locks for as long as the user waits, reports the wait, and leaves the queue if a signal ends the wait.
 
 use std::env;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{Guard, Holder, Inspection, Leasehold, Mutex, NodeSays};
+use leasehold::{All, AllGuard, Holder, Inspection, Leasehold, NodeSays};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::end::{End, FAILED};
+use super::names::Settings;
 use super::plan::{Patience, Plan, Waiting};
 use super::printer::Printer;
 use super::reports::{Cause, WaitReports};
@@ -34,10 +35,10 @@ const INSPECT: Duration = Duration::from_secs(1);
 /// is closed.
 pub(crate) const LEAVE: Duration = Duration::from_secs(1);
 
-/// A held lock, together with its client.
+/// The held locks, together with their client.
 pub(crate) struct Taken {
     pub(crate) client: Leasehold,
-    pub(crate) guard: Guard,
+    pub(crate) guard: AllGuard,
 }
 
 /// A wait for the lock and the store.
@@ -59,10 +60,10 @@ pub(crate) async fn take(plan: &Plan, signals: &mut Signals, printer: &mut Print
         Patience::Both(Waiting::For(wait)) => begun.checked_add(wait),
         Patience::Both(Waiting::ForEver) | Patience::Lock | Patience::No => None,
     };
-    let mut wait = Wait { plan, begun, deadline, reports: WaitReports::new(&plan.name), printer };
+    let mut wait = Wait { plan, begun, deadline, reports: WaitReports::new(&plan.names.to_string()), printer };
     let client = unless_signalled(signals, wait.connect()).await??;
-    let mutex = client.mutex(&plan.name).lease(plan.lease).min_hold(plan.min_hold).full_lease();
-    match unless_signalled(signals, wait.lock(&mutex)).await {
+    let all = plan.names.of(&client, Settings { lease: plan.lease, min_hold: plan.min_hold });
+    match unless_signalled(signals, wait.lock(&client, &all)).await {
         Ok(Ok(guard)) => Ok(Taken { client, guard }),
         Ok(Err(end)) | Err(end) => {
             // If the process ended at once, the request to leave the queue might not be written yet. The queue would
@@ -137,11 +138,11 @@ impl Wait<'_> {
         }
     }
 
-    /// Waits for the lock, and reports a wait that is not short.
-    async fn lock(&mut self, mutex: &Mutex) -> Result<Guard, End> {
+    /// Waits for the locks, and reports a wait that is not short.
+    async fn lock(&mut self, client: &Leasehold, all: &All) -> Result<AllGuard, End> {
         let plan = self.plan;
         let begun = Instant::now();
-        let mut locking = pin!(lock(plan, mutex, self.deadline));
+        let mut locking = pin!(lock(plan, all, self.deadline));
         let taken = loop {
             let report_at = (begun + REPORT_AFTER).max(self.begun + self.reports.next());
             let inspecting = async {
@@ -150,7 +151,7 @@ impl Wait<'_> {
                     std::future::pending::<()>().await;
                 }
                 sleep_until(report_at).await;
-                cause(plan, mutex).await
+                cause(plan, client).await
             };
             tokio::select! {
                 biased;
@@ -163,7 +164,7 @@ impl Wait<'_> {
                 self.note_reply();
                 Ok(guard)
             }
-            Ok(None) => Err(busy(plan, inspect(mutex).await.and_then(|seen| seen.holder), self.begun.elapsed())),
+            Ok(None) => Err(busy(plan, blocker(plan, client).await.ok().as_ref(), self.begun.elapsed())),
             Err(error) if is_away(&error) && matches!(plan.patience, Patience::Both(_)) => {
                 Err(self.unreached(error.reason()))
             }
@@ -186,32 +187,68 @@ impl Wait<'_> {
     /// Returns how a run ends whose store was not reached until the wait was over.
     fn unreached(&self, why: &str) -> End {
         let waited = rounded(self.begun.elapsed());
-        End::error(FAILED, &format!("{why} (waited {waited} for the store, to lock \"{}\")", self.plan.name))
+        End::error(FAILED, &format!("{why} (waited {waited} for the store, to lock {})", self.plan.names))
     }
 }
 
-/// Inspects the lock, if the store replies soon.
-async fn inspect(mutex: &Mutex) -> Option<Inspection> {
-    timeout(INSPECT, mutex.inspect()).await.ok()?.ok()
+/// A lock that keeps the run from its locks, as the store shows it.
+struct Blocker<'a> {
+    name: &'a str,
+    seen: Inspection,
+    /// The first holder that is another client.
+    holder: Option<Holder>,
+    /// The number of holders that are other clients.
+    others: usize,
+}
+
+/// Finds the lock that the run waits for. Of several locks, it is the one in whose queue this client is shown, or else the
+/// first one with another holder.
+///
+/// # Errors
+/// If no lock could be inspected, or the store does not reply.
+async fn blocker<'a>(plan: &'a Plan, client: &Leasehold) -> Result<Blocker<'a>, Cause> {
+    let mut found: Option<Blocker<'a>> = None;
+    for name in plan.names.iter() {
+        let seen = match timeout(INSPECT, plan.names.inspect(client, name)).await {
+            Ok(Ok(seen)) => seen,
+            Ok(Err(error)) if is_away(&error) => return Err(Cause::Unreachable(error.reason().to_owned())),
+            Ok(Err(_)) => continue,
+            Err(_) => return Err(Cause::Unreachable(format!("{} does not reply", plan.location.shown()))),
+        };
+        let waits_here = seen.queue.iter().any(|waiter| client.is_waiter(waiter));
+        let ours = seen.holders.iter().filter(|holder| client.is_holder(holder)).count();
+        let holder = seen.holders.iter().find(|holder| !client.is_holder(holder)).cloned();
+        let others = seen.holder_count.saturating_sub(ours);
+        let one = Blocker { name, seen, holder, others };
+        if waits_here {
+            return Ok(one);
+        }
+        // Until a lock with another holder is found, the first one stands for all.
+        if found.as_ref().is_none_or(|found| found.holder.is_none() && one.holder.is_some()) {
+            found = Some(one);
+        }
+    }
+    found.ok_or(Cause::Unknown)
 }
 
 /// Finds out what the run waits for.
-async fn cause(plan: &Plan, mutex: &Mutex) -> Cause {
-    match timeout(INSPECT, mutex.inspect()).await {
-        Ok(Ok(seen)) => cause_of(plan, &seen),
-        Ok(Err(error)) if is_away(&error) => Cause::Unreachable(error.reason().to_owned()),
-        Ok(Err(_)) => Cause::Unknown,
-        Err(_) => Cause::Unreachable(format!("{} does not reply", plan.location.shown())),
+async fn cause(plan: &Plan, client: &Leasehold) -> Cause {
+    match blocker(plan, client).await {
+        Ok(blocker) => cause_of(plan, &blocker),
+        Err(cause) => cause,
     }
 }
 
-fn cause_of(plan: &Plan, seen: &Inspection) -> Cause {
-    if let Some(holder) = &seen.holder {
-        let ours = if is_above(plan, holder) { ", which started this run and may be waiting for it" } else { "" };
+fn cause_of(plan: &Plan, blocker: &Blocker<'_>) -> Cause {
+    let seen = &blocker.seen;
+    if let Some(holder) = &blocker.holder {
+        let name = if plan.names.only().is_none() { Some(blocker.name.to_owned()) } else { None };
         if holder.is_cooling_down {
-            return Cause::CoolingDown(plain(&holder.label).into_owned());
+            return Cause::CoolingDown { by: plain(&holder.label).into_owned(), name };
         }
-        return Cause::Held(format!("{}{ours}", plain(&holder.label)));
+        let is_above = is_above(blocker.name, holder);
+        let ours = if is_above { ", which started this run and may be waiting for it" } else { "" };
+        return Cause::Held { by: format!("{}{ours}", holders(blocker, holder)), name };
     }
     let nodes = seen.nodes.len();
     let resting = seen.nodes.iter().filter_map(|node| match node.says {
@@ -227,38 +264,49 @@ fn cause_of(plan: &Plan, seen: &Inspection) -> Cause {
     }
 }
 
-/// Returns whether the holder is the `leasehold run` that started this one: if it waits for this run, the wait never ends.
-/// It is reported and not refused: a process that was started by `setsid` does not keep the holder from its end.
-fn is_above(plan: &Plan, holder: &Holder) -> bool {
-    let is = |variable, value: &str| env::var(variable).is_ok_and(|set| set == value);
-    is("LEASEHOLD_NAME", &plan.name) && is("LEASEHOLD_TOKEN", &holder.token.to_string())
-}
-
-async fn lock(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>) -> leasehold::Result<Option<Guard>> {
-    match (plan.patience, deadline) {
-        (Patience::No, _) => mutex.try_lock().await,
-        (_, Some(deadline)) => mutex.try_lock_for(deadline.saturating_duration_since(Instant::now())).await,
-        // A client that is connected to most nodes of a quorum does not know yet whether they vote. If they do not, this
-        // is like a store that cannot be reached: without --wait it is an error.
-        (Patience::Lock, None) if plan.location.is_quorum() => match mutex.try_lock().await? {
-            Some(guard) => Ok(Some(guard)),
-            None => mutex.lock().await.map(Some),
-        },
-        (_, None) => mutex.lock().await.map(Some),
+/// Returns the holders in a few words.
+fn holders(blocker: &Blocker<'_>, first: &Holder) -> String {
+    let label = plain(&first.label);
+    match blocker.others {
+        0 | 1 => label.into_owned(),
+        2 => format!("{label} and one more"),
+        others => format!("{label} and {} more", others - 1),
     }
 }
 
-fn busy(plan: &Plan, holder: Option<Holder>, waited: Duration) -> End {
-    let why = match holder {
-        None => "is held by somebody else".to_owned(),
-        Some(holder) if holder.is_cooling_down => {
-            format!("was released by {}, and is kept for its minimum hold", plain(&holder.label))
+/// Returns whether the holder is the `leasehold run` that started this one: if it waits for this run, the wait never ends.
+/// It is reported and not refused: a process that was started by `setsid` does not keep the holder from its end.
+fn is_above(name: &str, holder: &Holder) -> bool {
+    let [Ok(names), Ok(tokens)] = ["LEASEHOLD_NAMES", "LEASEHOLD_TOKENS"].map(env::var) else { return false };
+    let token = holder.token.to_string();
+    names.split('\n').zip(tokens.split(' ')).any(|held| held == (name, &token))
+}
+
+async fn lock(plan: &Plan, all: &All, deadline: Option<Instant>) -> leasehold::Result<Option<AllGuard>> {
+    match (plan.patience, deadline) {
+        (Patience::No, _) => all.try_lock().await,
+        (_, Some(deadline)) => all.try_lock_for(deadline.saturating_duration_since(Instant::now())).await,
+        // A client that is connected to most nodes of a quorum does not know yet whether they vote. If they do not, this
+        // is like a store that cannot be reached: without --wait it is an error.
+        (Patience::Lock, None) if plan.location.is_quorum() => match all.try_lock().await? {
+            Some(guard) => Ok(Some(guard)),
+            None => all.lock().await.map(Some),
+        },
+        (_, None) => all.lock().await.map(Some),
+    }
+}
+
+fn busy(plan: &Plan, blocker: Option<&Blocker<'_>>, waited: Duration) -> End {
+    let why = match blocker.and_then(|blocker| Some((blocker, blocker.holder.as_ref()?))) {
+        None => format!("{} is held by somebody else", plan.names),
+        Some((Blocker { name, .. }, holder)) if holder.is_cooling_down => {
+            format!("\"{name}\" was released by {}, and is kept for its minimum hold", plain(&holder.label))
         }
-        Some(holder) => format!("is held by {}", plain(&holder.label)),
+        Some((blocker, holder)) => format!("\"{}\" is held by {}", blocker.name, holders(blocker, holder)),
     };
     let waited = match plan.patience {
         Patience::No => String::new(),
         Patience::Lock | Patience::Both(_) => format!(" (waited {})", rounded(waited)),
     };
-    End::news(plan.busy_code, &format!("\"{}\" {why}{waited}", plan.name))
+    End::news(plan.busy_code, &format!("{why}{waited}"))
 }

@@ -161,7 +161,7 @@ async fn p29_a_revoked_lock() {
     let run = bench.run(&["--lease", "30s"], &life.stubborn());
     life.has_begun();
     let mutex = bench.client().await.mutex(NAME);
-    let holder = mutex.inspect().await.unwrap().holder.expect("it holds");
+    let holder = mutex.inspect().await.unwrap().holder().cloned().expect("it holds");
     let begun = Instant::now();
     let _within = mutex.revoke(&holder, Duration::from_secs(2)).await.unwrap();
     let (guard, granted_us) = bench.next().await;
@@ -180,7 +180,7 @@ async fn a_revoked_lock_whose_command_obeys() {
     let run = bench.run(&["--lease", "30s"], &life.command());
     life.has_begun();
     let mutex = bench.client().await.mutex(NAME);
-    let holder = mutex.inspect().await.unwrap().holder.expect("it holds");
+    let holder = mutex.inspect().await.unwrap().holder().cloned().expect("it holds");
     let begun = Instant::now();
     let _within = mutex.revoke(&holder, Duration::from_secs(5)).await.unwrap();
     let (guard, granted_us) = bench.next().await;
@@ -214,13 +214,13 @@ async fn p29_whom_the_command_left_behind() {
     let sign = life.has_begun();
     let mutex = bench.client().await.mutex(NAME);
     tokio::time::sleep(LEASE + LEASE / 2).await;
-    let holder = mutex.inspect().await.unwrap().holder.expect("it holds, longer than a lease");
+    let holder = mutex.inspect().await.unwrap().holder().cloned().expect("it holds, longer than a lease");
     assert!(!holder.is_revoked);
     kill_process(Pid::from_raw(sign.pid).unwrap(), Signal::KILL).unwrap();
     let ended = run.ends();
     assert_eq!(ended.code, Some(5), "the command's own status: {ended:?}");
     assert_eq!(ended.err.matches("left processes behind").count(), 1, "{ended:?}");
-    assert!(mutex.inspect().await.unwrap().holder.is_none(), "free at once");
+    assert!(mutex.inspect().await.unwrap().holder().is_none(), "free at once");
 
     // If the supervisor is killed, they are ended like a command.
     life.touch();
@@ -247,7 +247,7 @@ async fn p29_a_command_starts_on_a_whole_lease() {
     claims.wait(1, LONG);
     assert!(!started.exists(), "a command was started on a claim");
     let mutex = bench.client().await.mutex(NAME);
-    let holder = mutex.inspect().await.unwrap().holder.expect("it was handed over");
+    let holder = mutex.inspect().await.unwrap().holder().cloned().expect("it was handed over");
     assert!(holder.remaining < Duration::from_secs(2), "a claim: {holder:?}");
     claims.lift();
     assert_eq!(run.ends().code, Some(3));

@@ -117,7 +117,7 @@ async fn free(
 /// Whether there is no holder; in a quorum, also no vote on any node.
 fn is_free(seen: &Inspection) -> bool {
     let is_held_at = |node: &NodeView| matches!(node.says, NodeSays::Voted(_));
-    seen.holder.is_none() && !seen.nodes.iter().any(is_held_at)
+    seen.holder().is_none() && !seen.nodes.iter().any(is_held_at)
 }
 
 /// Returns the prefix of this store's keys.

@@ -43,7 +43,7 @@ impl Stage {
 
     /// Returns the label of this name's holder.
     pub(crate) fn holder(&self, name: &str) -> Option<String> {
-        Some(self.seen(name)?.holder?.label)
+        Some(self.seen(name)?.holder()?.label.clone())
     }
 
     /// Inspects this name.
@@ -59,7 +59,7 @@ impl Stage {
         let revoke = async {
             let operator = Leasehold::builder(&url).holder("operator").connect().await?;
             let mutex = operator.mutex(name);
-            let holder = mutex.inspect().await?.holder.filter(|holder| holder.label == label);
+            let holder = mutex.inspect().await?.holder().cloned().filter(|holder| holder.label == label);
             let revoked = match &holder {
                 Some(holder) => mutex.revoke(holder, grace).await?,
                 None => Revoked::NotHeld,

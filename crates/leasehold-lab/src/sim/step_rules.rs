@@ -3,8 +3,8 @@
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Mode, Op, Outcome, Patience, Resource, Rest,
-    SessionId,
+    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Inspection, Mode, Op, Outcome, Patience, Resource,
+    Rest, SessionId, ShownMode,
 };
 
 /// One step: the record before, the request, and the results.
@@ -44,6 +44,9 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     }
     if (answer.contention == Contention::None) != after.is_idle() {
         return Some("P9: an answer does not say whether others wait");
+    }
+    if matches!(&answer.outcome, Outcome::Inspected(seen) if contradicts(seen, after, *now_us)) {
+        return Some("an inspection shows another state than the record has");
     }
     let cooling = |record: &Resource| record.grants.sole().filter(|grant| !grant.is_held()).map(|g| (g.id, g.end_us()));
     match (cooling(before), cooling(after)) {
@@ -103,6 +106,17 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
         }
         _ => None,
     }
+}
+
+/// Whether an inspection counts otherwise than the record, or shows no upgrade that waits.
+fn contradicts(seen: &Inspection, record: &Resource, now_us: u64) -> bool {
+    let live = || record.grants.iter().filter(|grant| grant.end_us() > now_us);
+    let (count, units) = (live().count() as u64, live().map(|grant| grant.units).sum::<u32>());
+    let waiters = record.queue.len() as u64 + u64::from(record.upgrade.is_some());
+    let is_upgrade_first = seen.queue.first().is_some_and(|waiter| waiter.mode == ShownMode::Upgrade);
+    (seen.grants, seen.units, seen.waiters) != (count, units, waiters)
+        || is_upgrade_first != record.upgrade.is_some()
+        || !seen.holders.is_sorted_by(|one, next| one.token < next.token)
 }
 
 /// Whether the first waiter is there, and its units are free. A mutex is judged by another rule above.

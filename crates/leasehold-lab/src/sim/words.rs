@@ -36,7 +36,7 @@ pub(super) fn step(net: &Net, node: usize, name: &Name, op: &Op, answer: &Answer
         Outcome::Busy { left_us } => format!("BUSY, the holder has {} ms", left_us / 1000),
         Outcome::Renewed { left_us } => format!("RENEWED, {} ms left", left_us / 1000),
         Outcome::Refused(refusal) => format!("REFUSED ({refusal:?})"),
-        Outcome::Inspected(there) => format!("{} hold, {} wait", u8::from(there.holder.is_some()), there.waiters),
+        Outcome::Inspected(there) => format!("{} hold, {} wait", there.grants, there.waiters),
         other => other.word().to_uppercase(),
     };
     format!("{}: {name}: {asked}: {said}", net.nodes[node].run)

@@ -1,7 +1,8 @@
 //! Requests to a node, its answers, and its messages.
 
-use crate::answer::{Contention, Inspection, LostHow, Was};
+use crate::answer::{Contention, LostHow, Was};
 use crate::id::{GrantId, PublicId, SessionId, Token};
+use crate::inspection::Inspection;
 use crate::op::{From, Order};
 
 /// A request to one node about one name.

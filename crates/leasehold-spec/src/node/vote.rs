@@ -1,9 +1,10 @@
 //! One request to one node, carried out.
 
-use crate::answer::{Holder, Inspection, LostHow, Was};
+use crate::answer::{LostHow, Was};
 use crate::env::Env;
 use crate::grant::GrantState;
 use crate::id::{GrantId, PublicId, Token, allowed_range};
+use crate::inspection::{Holder, Inspection, ShownMode};
 use crate::limits::{
     CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, REVOKE_NOTIFIED, SETTLE_STEPS, TOKEN_WINDOW_MS,
 };
@@ -277,8 +278,10 @@ impl Node<'_, '_> {
             left_us: granted.left_us(now_us),
             label: granted.label.clone(),
             state: granted.state,
+            units: 1,
+            mode: ShownMode::Plain,
         });
-        Said::Inspected(Inspection { holder, waiters: self.record.queue.len() as u64 })
+        Said::Inspected(Inspection::of_mutex(holder, self.record.queue.len() as u64))
     }
 
     /// Whether the node has called an attempt of another session that came earlier, and that attempt has time left to

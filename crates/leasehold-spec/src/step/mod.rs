@@ -9,6 +9,7 @@
 //! | `upgrade.rs`, `replace.rs` | a grant becomes one that takes all units |
 //! | `resize.rs` | another number of permits |
 //! | `revoke.rs` | revoke: a request to end the grant of another client |
+//! | `inspect.rs` | inspect: the only request that changes nothing |
 //! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
 //! | `notify.rs` | messages: others wait (P9, to a holder), the lease ends at another time (P10 and P23, to waiters) |
 //! | `context.rs` | the state that all of these change, and the messages that they add |
@@ -17,6 +18,7 @@ mod acquire;
 mod admit;
 mod context;
 mod held;
+mod inspect;
 mod lower;
 mod notify;
 mod release;
@@ -29,12 +31,13 @@ mod upgrade;
 use acquire::acquire;
 use context::Step;
 use held::{renew, reserve};
+use inspect::inspect;
 use lower::lower;
 use release::{cool_down, leave, release};
 use resize::resize;
 use revoke::revoke;
 
-use crate::answer::{Answer, Contention, Delivery, Holder, Inspection, Outcome, Rest};
+use crate::answer::{Answer, Contention, Delivery, Outcome, Rest};
 use crate::env::Env;
 use crate::id::Token;
 use crate::mark::{Mark, hit};
@@ -56,7 +59,7 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
     }
     let mut step = Step::new(resource, env);
     let (outcome, rest) = match op {
-        Op::Inspect => (inspect(step.resource, env), Rest::Done),
+        Op::Inspect => (Outcome::Inspected(inspect(step.resource, env.lease_us)), Rest::Done),
         Op::Acquire(request) => acquire(&mut step, request),
         Op::Renew(request) => renew(&mut step, request),
         Op::Reserve { id, token, range } => reserve(&mut step, *id, *token, *range),
@@ -77,19 +80,4 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         outcome,
     };
     (answer, step.deliveries)
-}
-
-/// Returns the holder and the number of waiters. This is the only operation that changes nothing.
-fn inspect(resource: &Resource, env: &Env<'_>) -> Outcome {
-    let now_us = env.lease_us;
-    let live = resource.grants.iter().filter(|grant| grant.end_us() > now_us).min_by_key(|grant| grant.token);
-    let holder = live.map(|grant| Holder {
-        id: grant.id.public(),
-        token: grant.token,
-        left_us: grant.left_us(now_us),
-        label: grant.label.clone(),
-        state: grant.state,
-    });
-    let waiters = resource.queue.len() as u64 + u64::from(resource.upgrade.is_some());
-    Outcome::Inspected(Inspection { holder, waiters })
 }

@@ -221,7 +221,7 @@ fn inspect_changes_nothing() {
     world.pass(LEASE_MS);
     let before = world.record.clone();
     let Said::Inspected(seen) = world.vote(&Request::Inspect).said else { panic!("not inspected") };
-    assert_eq!((seen.holder, seen.waiters), (None, 1), "nobody holds a vote that has ended");
+    assert_eq!((seen.holder(), seen.waiters), (None, 1), "nobody holds a vote that has ended");
     assert_eq!(world.record, before);
     assert!(world.bells.is_empty());
 }

@@ -227,7 +227,7 @@ fn p1_a_vote_in_the_future_begins_at_the_next_request() {
         world.now_us -= BACK_US;
         let inspected = world.vote(&Request::Inspect);
         let Said::Inspected(seen) = inspected.said else { panic!("not inspected: {inspected:?}") };
-        assert_eq!(seen.holder.expect("held").left_us, LEASE_MS * 1000, "no more than the length of the vote");
+        assert_eq!(seen.holder().expect("held").left_us, LEASE_MS * 1000, "no more than the length of the vote");
         request(&mut world);
         assert_eq!(world.record.grant.as_ref().unwrap().since_us, world.now_us);
         world.pass(LEASE_MS);

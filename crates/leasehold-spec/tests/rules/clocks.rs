@@ -71,7 +71,7 @@ fn p1_inspect_shows_at_most_the_lease_and_changes_nothing() {
     let (mut world, _) = set_back();
     let before = world.resource.clone();
     let Outcome::Inspected(seen) = world.step(&Op::Inspect).outcome else { panic!("not inspected") };
-    assert_eq!(seen.holder.expect("held").left_us, LEASE_MS * 1000);
+    assert_eq!(seen.holder().expect("held").left_us, LEASE_MS * 1000);
     assert_eq!(world.resource, before);
 }
 

@@ -3,6 +3,7 @@
 
 mod clocks;
 mod cool_downs;
+mod inspections;
 mod pools;
 mod ranges;
 mod revocations;

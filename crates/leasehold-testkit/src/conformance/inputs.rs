@@ -85,15 +85,15 @@ pub(super) async fn run(input: Input, stage: &Stage) -> Verdict {
             assert_eq!(label.len(), 256);
             let named = stage.client(&label).await;
             let guard = named.mutex(stage.name()).lock().await.expect("granted");
-            assert_eq!(stage.inspect(&client).await.holder.expect("held").label, label);
+            assert_eq!(stage.inspect(&client).await.holder().expect("held").label, label);
             release(guard).await;
         }
         Input::GraceTooLong => {
             let guard = client.mutex(stage.name()).lock().await.expect("granted");
-            let holder = stage.inspect(&client).await.holder.expect("held");
+            let holder = stage.inspect(&client).await.holder().cloned().expect("held");
             let refused = client.mutex(stage.name()).revoke(&holder, Duration::from_millis(5_001)).await;
             invalid(refused.err(), "a grace of 5.001s is too long");
-            assert!(guard.is_valid() && !stage.inspect(&client).await.holder.expect("held").is_revoked);
+            assert!(guard.is_valid() && !stage.inspect(&client).await.holder().expect("held").is_revoked);
             release(guard).await;
         }
         Input::WaitEndless => {
@@ -126,7 +126,7 @@ async fn good_names(client: &Leasehold, names: &[&str]) {
         guards.push(guard);
     }
     for guard in guards {
-        let seen = client.mutex(guard.name()).inspect().await.expect("an answer").holder.expect("held");
+        let seen = client.mutex(guard.name()).inspect().await.expect("an answer").holder().cloned().expect("held");
         assert_eq!(seen.token, guard.token());
         release(guard).await;
     }
@@ -138,12 +138,12 @@ async fn bad_lease(client: &Leasehold, lease: Duration) {
         invalid(mutex.lock().await.err(), "use 100 ms to 24 h");
         invalid(mutex.try_lock().await.err(), "use 100 ms to 24 h");
     }
-    assert_eq!(mutex.inspect().await.expect("an answer").holder, None);
+    assert_eq!(mutex.inspect().await.expect("an answer").holder(), None);
 }
 
 async fn good_lease(client: &Leasehold, stage: &Stage, lease: Duration) {
     let guard = client.mutex(stage.name()).lease(lease).lock().await.expect("granted");
-    let kept = stage.inspect(client).await.holder.map(|holder| holder.remaining);
+    let kept = stage.inspect(client).await.holder().map(|holder| holder.remaining);
     assert!(kept.is_none_or(|kept| kept <= lease), "{kept:?}");
     drop(guard);
 }

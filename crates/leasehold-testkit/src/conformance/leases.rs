@@ -128,7 +128,7 @@ async fn reliance(lease: Duration, mutex: &Mutex) {
 async fn keeping(lease: Duration, mutex: &Mutex) {
     let begun = Instant::now();
     let guard = mutex.lock().await.expect("granted");
-    let kept = mutex.inspect().await.expect("an answer").holder.expect("held").remaining;
+    let kept = mutex.inspect().await.expect("an answer").holder().expect("held").remaining;
     // Read after the answer was made: the guard must be the first to consider the lease over.
     let remaining = guard.remaining();
     let spent = begun.elapsed();
@@ -192,7 +192,7 @@ async fn end(kind: Kind, lease: Duration, mutex: &Mutex) {
     assert!(why.reason().is_expiry() && guard.check() == Err(why.clone()), "{why:?}");
     // The time counts from the request: the answer may have been delayed.
     assert!(asked.elapsed() >= whole * 9 / 10, "it was not given up early: {:?} of {whole:?}", asked.elapsed());
-    eventually("it ends in the store", async || mutex.inspect().await.expect("an answer").holder.is_none()).await;
+    eventually("it ends in the store", async || mutex.inspect().await.expect("an answer").holder().is_none()).await;
     assert_eq!(guard.release().await.expect("an answer"), Released::NotHeld, "the work outlived its lease");
 }
 
@@ -223,7 +223,7 @@ async fn pushed(
     let (spent, remaining) = (made.elapsed(), guard.remaining());
     if kind == Kind::Fixed {
         // The lease counts from the grant, and not from its claim. (The clock was read before the grant was made.)
-        let seen = mutex.inspect().await.expect("an answer").holder.expect("held").remaining;
+        let seen = mutex.inspect().await.expect("an answer").holder().expect("held").remaining;
         assert!(seen <= lease && seen + made.elapsed() >= lease, "{seen:?} of {lease:?} after {:?}", made.elapsed());
         assert!(remaining <= lease - lease / 100, "{remaining:?}");
     } else {

@@ -69,7 +69,7 @@ impl Stage {
 
     /// Returns the holder after this one. The store grants it in the same step; a quorum calls the next client instead.
     pub(super) async fn next_holder(&self, client: &Leasehold, token: Token) -> Holder {
-        let next = async || self.inspect(client).await.holder.filter(|holder| holder.token > token);
+        let next = async || self.inspect(client).await.holder().cloned().filter(|holder| holder.token > token);
         if self.running.backend() == Backend::Quorum {
             eventually("the next one was called", async || next().await.is_some()).await;
         }
@@ -146,7 +146,7 @@ impl Stage {
         }
         let witness = self.client("witness").await;
         let left = self.inspect(&witness).await;
-        assert!(left.holder.is_none() && left.waiters == 0, "left behind: {left:?}");
+        assert!(left.holder_count == 0 && left.units == 0 && left.waiters == 0, "left behind: {left:?}");
     }
 
     fn clients(&self) -> MutexGuard<'_, Vec<Leasehold>> {

@@ -2,12 +2,12 @@
 
 use leasehold::seam::Script;
 use leasehold_spec::{
-    Acquire, Answer, Env, From, GrantState, Inspection, Joined, Kind, LostHow, Mode, Op, Outcome, Patience, Refusal,
-    Renew, Resource, SessionId, Take, Token, Was, step,
+    Acquire, Answer, Env, From, Joined, Kind, LostHow, Mode, Op, Outcome, Patience, Refusal, Renew, Resource,
+    SessionId, Take, Token, Was, step,
 };
 
 use super::decode::{Fields, number, place};
-use super::run::{contention_letter, message, rest_letter};
+use super::run::{contention_letter, inspected, message, rest_letter};
 use super::{Front, Sent, What};
 
 pub(super) fn is_of_pools(script: Script) -> bool {
@@ -202,20 +202,7 @@ fn sentence(op: &Op, answer: &Answer, after: &Resource, marked: &str) -> String 
         Outcome::Left { was: Was::Absent } => format!("LEFT {text} absent"),
         Outcome::Revoking { .. } => format!("REVOKING {text} {marked}"),
         Outcome::Settled => format!("SETTLED {text}"),
-        Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, *now_us)),
+        Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
         Outcome::Reserved { .. } => unreachable!("no script of pools says so"),
     }
-}
-
-fn inspected(inspection: &Inspection, now_us: u64) -> String {
-    let Inspection { holder, waiters } = inspection;
-    let Some(holder) = holder else { return waiters.to_string() };
-    let state = match holder.state {
-        GrantState::Held => "H",
-        GrantState::Pushed => "P",
-        GrantState::Revoked => "R",
-        GrantState::CoolingDown => "C",
-    };
-    let (left_ms, token) = (holder.left_us.div_ceil(1000), holder.token.get());
-    format!("{waiters} {now_us:016} {left_ms:08} {state} {token:016} {} {}", holder.id.wire(), holder.label)
 }

@@ -2,8 +2,8 @@
 
 use leasehold::seam::Script;
 use leasehold_spec::{
-    Answer, Contention, Delivery, Env, Event, From, Grant, GrantState, Inspection, Joined, LostHow, Op, Outcome,
-    Resource, Rest, SessionId, Was, step,
+    Answer, Contention, Delivery, Env, Event, From, Grant, GrantState, Holder, Inspection, Joined, Kind, LostHow, Op,
+    Outcome, Resource, Rest, SessionId, ShownMode, Waiter, Was, step,
 };
 
 use super::{Front, Sent, What, decode, pool};
@@ -193,16 +193,41 @@ fn marked(op: &Op, now_us: u64, left_us: u64, before: &Resource, after: &Resourc
     format!("{since_us:016} {:08}", end_us.saturating_sub(since_us) / 1000)
 }
 
-fn inspected(inspection: &Inspection, after: &Resource) -> String {
-    let Inspection { holder, waiters } = inspection;
-    let Some((holder, grant)) = holder.as_ref().zip(after.grants.sole()) else { return waiters.to_string() };
-    let state = match holder.state {
-        GrantState::Held => "H",
-        GrantState::Pushed => "P",
-        GrantState::Revoked => "R",
-        GrantState::CoolingDown => "C",
+/// Formats what `store/redis/inspection.rs` reads.
+pub(super) fn inspected(inspection: &Inspection, after: &Resource) -> String {
+    let Inspection { kind, limit, units, holders, grants, queue, waiters } = inspection;
+    let kind = match kind {
+        Kind::Mutex => "M",
+        Kind::ReadWrite => "W",
+        Kind::Semaphore => "S",
     };
-    format!("{waiters} {} {state} {} {}", lease(Some(grant)), holder.id.wire(), holder.label)
+    let mut text = format!("{kind} {limit} {units} {grants} {waiters}");
+    for Holder { id, token, label, state, units, mode, .. } in holders {
+        let state = match state {
+            GrantState::Held => "H",
+            GrantState::Pushed => "P",
+            GrantState::Revoked => "R",
+            GrantState::CoolingDown => "C",
+        };
+        let lease = lease(after.grants.iter().find(|grant| grant.id.public() == *id));
+        let (mode, token, bytes) = (mode_letter(*mode), token.get(), label.len());
+        text += &format!(" h {lease} {state} {token:016} {} {units} {mode} {bytes:03}{label}", id.wire());
+    }
+    for Waiter { id, units, mode, label, .. } in queue {
+        let entry = after.upgrade.iter().chain(&after.queue).find(|entry| entry.id.public() == *id);
+        let limit_us = entry.and_then(|entry| entry.limit_us).unwrap_or(0);
+        let (mode, bytes) = (mode_letter(*mode), label.len());
+        text += &format!(" w {limit_us:016} {} {units} {mode} {bytes:03}{label}", id.wire());
+    }
+    text
+}
+
+fn mode_letter(mode: ShownMode) -> &'static str {
+    match mode {
+        ShownMode::Plain => "P",
+        ShownMode::Upgradeable => "U",
+        ShownMode::Upgrade => "I",
+    }
 }
 
 /// Returns the text of a message to the inbox of a session.

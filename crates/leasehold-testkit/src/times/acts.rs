@@ -30,7 +30,7 @@ impl Rival {
         let begun = Instant::now();
         loop {
             let found = self.0.mutex(name).inspect().map_err(|error| described("the rival's inspect", &error))?;
-            if seen(found.waiters, found.holder.is_some()) {
+            if seen(found.waiters, found.holder().is_some()) {
                 return Ok(());
             }
             if begun.elapsed() > SOON {
@@ -52,8 +52,8 @@ impl Rival {
     fn revokes(&self, name: &str) -> Result<(), String> {
         let mutex = self.0.mutex(name);
         let seen = mutex.inspect().map_err(|error| described("the rival's inspect", &error))?;
-        let holder = seen.holder.ok_or("nobody holds what was granted")?;
-        mutex.revoke(&holder, Duration::ZERO).map(drop).map_err(|error| described("the rival's revoke", &error))
+        let holder = seen.holder().ok_or("nobody holds what was granted")?;
+        mutex.revoke(holder, Duration::ZERO).map(drop).map_err(|error| described("the rival's revoke", &error))
     }
 }
 
@@ -152,14 +152,14 @@ impl Act<'_> {
             Call::Lost => return self.lost(gate, &guard()?),
             Call::Inspect => {
                 let _held = guard()?;
-                self.timed(gate, self.lock().inspect(), |seen| seen.holder.map(drop).ok_or("it shows nobody".into()))
+                self.timed(gate, self.lock().inspect(), |seen| seen.holder().map(drop).ok_or("it shows nobody".into()))
             }
             Call::Revoke => {
                 let _held = guard()?;
                 let seen =
                     self.ground.rival.0.mutex(self.name).inspect().map_err(|error| described("inspect", &error))?;
-                let holder = seen.holder.ok_or("nobody holds")?;
-                self.timed(gate, self.lock().revoke(&holder), |end| match end {
+                let holder = seen.holder().ok_or("nobody holds")?;
+                self.timed(gate, self.lock().revoke(holder), |end| match end {
                     Revoked::Within(_) => Ok(()),
                     Revoked::NotHeld => Err("NotHeld".into()),
                 })

@@ -52,6 +52,7 @@ use std::time::Duration;
 
 use crate::client::Closed;
 use crate::error::Result;
+use crate::inspection::{Holder, Waiter};
 use crate::real::Real;
 use crate::store::Store;
 use crate::world::World;
@@ -110,6 +111,18 @@ impl Leasehold {
     /// See [`crate::Leasehold::names`].
     pub fn names(&self) -> Result<Vec<String>> {
         wait(self.0.names())
+    }
+
+    /// Returns whether this client, or a clone of it, is the holder: see [`crate::Leasehold::is_holder`].
+    #[must_use]
+    pub fn is_holder(&self, holder: &Holder) -> bool {
+        self.0.is_holder(holder)
+    }
+
+    /// Returns whether this client, or a clone of it, is the waiter: see [`crate::Leasehold::is_waiter`].
+    #[must_use]
+    pub fn is_waiter(&self, waiter: &Waiter) -> bool {
+        self.0.is_waiter(waiter)
     }
 
     /// Closes this client and all its clones: see [`crate::Leasehold::close`]. Waiting threads get the error `Closed`,

@@ -90,6 +90,17 @@ impl AllGuard {
         self.0.remaining()
     }
 
+    /// Returns for how long others are certainly kept out of every member: see [`crate::AllGuard::grace`].
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        self.0.grace()
+    }
+
+    /// Waives the minimum hold of all members: see [`crate::AllGuard::waive_min_hold`].
+    pub fn waive_min_hold(&self) {
+        self.0.waive_min_hold();
+    }
+
     /// Returns whether others were waiting for a member: see [`crate::AllGuard::others_wait`].
     #[must_use]
     pub fn others_wait(&self) -> bool {

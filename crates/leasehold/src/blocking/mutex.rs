@@ -97,8 +97,8 @@ impl Mutex {
         Ok(value)
     }
 
-    /// Returns who holds the lock, with which token, for how long, and the length of the queue. It takes one round trip
-    /// and changes nothing.
+    /// Returns who holds the lock, with which token, for how long, and the queue. It takes one round trip and changes
+    /// nothing.
     ///
     /// # Errors
     ///

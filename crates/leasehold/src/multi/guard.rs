@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use leasehold_spec::Token;
+use leasehold_spec::mutant::{Mutant, is_on};
 
 use crate::error::Result;
 use crate::lease::Lease;
@@ -39,7 +40,7 @@ impl AllGuard {
     /// The loss of the first member that is lost. The others stay held until this guard goes, so that nobody enters a half
     /// of what the members protect while the other half is being changed (P47).
     pub fn check(&self) -> std::result::Result<(), Lost> {
-        self.leases.iter().try_for_each(|lease| lease.check().map(drop))
+        self.counted().try_for_each(|lease| lease.check().map(drop))
     }
 
     /// Returns whether every member is certainly still held. No round trip.
@@ -51,7 +52,23 @@ impl AllGuard {
     /// Returns for how long every member is certainly held if no lease is renewed. No round trip.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.leases.iter().map(Lease::remaining).min().unwrap_or_default()
+        self.counted().map(Lease::remaining).min().unwrap_or_default()
+    }
+
+    /// Returns for how long the stores certainly keep others out of every member. Use it as the time in which to stop. No
+    /// round trip.
+    ///
+    /// It equals [`Self::remaining`] while all members are held. If one was revoked, it is at most the rest of its grace:
+    /// see [`Guard::grace`](crate::Guard::grace).
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        self.counted().map(Lease::grace).min().unwrap_or_default()
+    }
+
+    /// Waives the [`min_hold`](crate::Mutex::min_hold) of all members: see
+    /// [`Guard::waive_min_hold`](crate::Guard::waive_min_hold). No round trip.
+    pub fn waive_min_hold(&self) {
+        self.leases.iter().for_each(Lease::waive_min_hold);
     }
 
     /// Returns whether others were waiting for one of the members, according to the last message from its store. No round
@@ -64,7 +81,7 @@ impl AllGuard {
     /// Returns a future that completes when the first member is lost, with its loss. If the guard is released instead, the
     /// reason is `Released`. The future is owned, and dropping it changes nothing. No round trip.
     pub fn lost(&self) -> AllLost {
-        AllLost(self.leases.iter().map(Lease::lost).collect())
+        AllLost(self.counted().map(Lease::lost).collect())
     }
 
     /// Releases all members at once, and waits until each store has confirmed that: one round trip.
@@ -98,6 +115,12 @@ impl AllGuard {
             }
         }
         Ok(released)
+    }
+
+    /// Returns the leases whose loss is the loss of all: every one (P47).
+    fn counted(&self) -> impl Iterator<Item = &Lease> {
+        let count = if is_on(Mutant::P47FirstCounts) { 1 } else { self.leases.len() };
+        self.leases.iter().take(count)
     }
 
     #[cfg(feature = "blocking")]

@@ -64,3 +64,41 @@ fn p45_a_multi_lock_lets_go_while_it_waits_for_another_client() {
         Ok(())
     });
 }
+
+/// The second member has the shorter lease. It ends, and with it the multi-lock.
+#[test]
+fn p47_the_lease_that_ends_first_counts() {
+    play(async {
+        let client = Leasehold::connect("memory:").await?;
+        let (short, long) = (Duration::from_millis(200), Duration::from_secs(60));
+        let guard = all([client.mutex("a").fixed_lease(long), client.mutex("b").fixed_lease(short)]).lock().await?;
+        assert!(guard.remaining() <= short && guard.grace() <= short, "{guard:?}");
+        let lost = timeout(SOON, guard.lost()).await.expect("b has ended");
+        assert_eq!((lost.name(), guard.check().map_err(|lost| lost.name().to_owned())), ("b", Err("b".to_owned())));
+        assert_eq!((guard.remaining(), guard.grace()), (Duration::ZERO, Duration::ZERO));
+        assert!(client.mutex("a").try_lock().await?.is_none(), "the other member stays held");
+        assert_eq!(guard.release().await?, crate::Released::NotHeld);
+        assert!(client.mutex("a").try_lock().await?.is_some());
+        Ok(())
+    });
+}
+
+#[test]
+fn the_minimum_holds_of_all_members_are_waived() {
+    play(async {
+        let client = Leasehold::connect("memory:").await?;
+        let member = |name: &str| client.mutex(name).min_hold(Duration::from_secs(60));
+        for waives in [false, true] {
+            let guard = all([member(&format!("a {waives}")), member(&format!("b {waives}"))]).lock().await?;
+            if waives {
+                guard.waive_min_hold();
+            }
+            assert_eq!(guard.release().await?, crate::Released::Released);
+            for name in ["a", "b"] {
+                let is_free = client.mutex(format!("{name} {waives}")).try_lock().await?.is_some();
+                assert_eq!(is_free, waives, "{name}");
+            }
+        }
+        Ok(())
+    });
+}

@@ -33,7 +33,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::{Answer, Inspection, Name, Op, Outcome, Take};
+use leasehold_spec::{Answer, Inspection, Name, Op, Outcome, SessionId, Take};
 use tokio::sync::oneshot;
 
 use self::bounds::ANSWER_MAX_US;
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Returns the holder, the number of waiters, and the view of each node, if the store has nodes.
+    /// Returns the state of a name, and the view of each node, if the store has nodes.
     pub(crate) async fn inspect(&self, name: &Name) -> Result<(Inspection, Vec<NodeView>)> {
         let guess = self.with(|turn| turn.ledger.names.guess(name));
         let asking = self.exchange(|link| link.inspect(name, guess));
@@ -215,6 +215,10 @@ impl Session {
     }
 
     /// Returns an ID of the store that all its clients know, while its server runs. Empty while there is no connection.
+    pub(crate) fn id(&self) -> SessionId {
+        self.with(|turn| turn.ledger.ids.session)
+    }
+
     pub(crate) fn store_id(&self) -> String {
         self.with(|turn| turn.server.links.home().map(|link| link.run_id().to_owned())).unwrap_or_default()
     }

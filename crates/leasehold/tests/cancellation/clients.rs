@@ -79,7 +79,7 @@ on_all_stores!(a_closed_client_asks_nothing_and_keeps_nothing, |harness| {
     let client = harness.connect_straight("subject");
     let (mutex, again) = (client.mutex("a"), client.clone());
     let guard = harness.block_on(mutex.lock()).expect("granted");
-    let holder = harness.block_on(mutex.inspect()).expect("an answer").holder.expect("held");
+    let holder = harness.block_on(mutex.inspect()).expect("an answer").holder().cloned().expect("held");
     assert!(harness.block_on(client.close()).unconfirmed().is_empty());
 
     let kinds = [
@@ -109,6 +109,6 @@ on_all_stores!(a_dropped_close_closes, |harness| {
         drop(closing);
         assert!(!guard.is_valid());
         assert_eq!(harness.block_on(kept.mutex(&name).try_lock()).expect_err("closed").kind(), ErrorKind::Closed);
-        until("the lock is released", || harness.inspect(&other, &name).holder.is_none());
+        until("the lock is released", || harness.inspect(&other, &name).holder().is_none());
     }
 });

@@ -223,7 +223,7 @@ impl Harness {
     /// Returns how many clients hold or wait under these names.
     pub(crate) fn occupancy(&self, client: &Leasehold, names: &[String]) -> usize {
         let each = names.iter().map(|name| self.inspect(client, name));
-        each.map(|seen| seen.waiters + usize::from(seen.holder.is_some())).sum()
+        each.map(|seen| seen.waiters + usize::from(seen.holder().is_some())).sum()
     }
 
     /// Asserts that no key is left after `later`. All clients have to be closed before.

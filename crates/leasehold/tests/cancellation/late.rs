@@ -63,11 +63,11 @@ fn meets_a_late_acquire(harness: &Harness, other: &Leasehold, name: &str) -> boo
     held_up.lift();
     let mut met = false;
     until("the acquire is executed without a caller, or it is too late", || {
-        met = harness.inspect(other, name).holder.is_some();
+        met = harness.inspect(other, name).holder().is_some();
         met || lifted.elapsed() > TOO_LATE
     });
     assert!(harness.block_on(subject.close()).unconfirmed().is_empty());
-    assert_eq!(harness.inspect(other, name).holder, None, "closed only when no request can arrive any more");
+    assert_eq!(harness.inspect(other, name).holder(), None, "closed only when no request can arrive any more");
     met
 }
 
@@ -75,7 +75,7 @@ fn meets_a_late_acquire(harness: &Harness, other: &Leasehold, name: &str) -> boo
 on_all_stores!(a_grant_that_nobody_asked_for_is_given_back, |harness| {
     let (subject, other) = (harness.connect_straight("subject"), harness.connect_straight("other"));
     let guard = take(&harness, &subject, "b");
-    let holder = harness.inspect(&other, "b").holder.expect("held").id();
+    let holder = harness.inspect(&other, "b").holder().expect("held").id();
     let (session, _) = holder.split_once('-').expect("session and counter");
     let session = SessionId(u128::from_str_radix(session, 16).expect("hexadecimal"));
     let ghost = GrantId { session, counter: 1 << 40, nonce: 7 };

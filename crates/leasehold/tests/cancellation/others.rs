@@ -127,7 +127,7 @@ on_all_stores!(a_dropped_try_lock_for_leaves_nothing, |harness| {
     assert!(!waiting.is_woken() || waiting.poll().is_pending());
     drop(held);
     let is_ours = || {
-        let holder = fixture.harness.inspect(&fixture.other, "granted unseen").holder;
+        let holder = fixture.harness.inspect(&fixture.other, "granted unseen").holder().cloned();
         holder.is_some_and(|holder| holder.label == "subject")
     };
     until("it is granted", || waiting.is_woken() && is_ours());

@@ -35,7 +35,7 @@ impl Fixture {
     }
 
     fn is_ours(&self, name: &str) -> bool {
-        self.harness.inspect(&self.other, name).holder.is_some_and(|holder| holder.label == "subject")
+        self.harness.inspect(&self.other, name).holder().is_some_and(|holder| holder.label == "subject")
     }
 
     /// Brings the first task into its phase, with the others behind it. Returns the guard of the holder that they wait

@@ -207,7 +207,7 @@ impl Fixture {
     }
 
     fn held_by_subject(&self, names: &[String]) -> usize {
-        let label = |name: &String| self.harness.inspect(&self.other, name).holder.map(|holder| holder.label);
+        let label = |name: &String| self.harness.inspect(&self.other, name).holder().map(|holder| holder.label.clone());
         names.iter().filter(|name| label(name).as_deref() == Some("subject")).count()
     }
 

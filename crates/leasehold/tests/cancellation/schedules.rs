@@ -51,11 +51,11 @@ on_all_stores!(a_look_behind_a_lapsed_grant_leaves_nothing, |harness| {
     drop(held);
     let guard = waiting.finish("the message has come").expect("granted");
     assert!(Driven::new(guard.lost()).finish("nothing claims it").reason().is_expiry());
-    until("it has ended in the store too", || harness.inspect(&other, "a").holder.is_none());
+    until("it has ended in the store too", || harness.inspect(&other, "a").holder().is_none());
     harness.resume(&subject);
     drop(guard);
     close(&harness, subject);
-    assert_eq!(harness.inspect(&other, "a").holder, None, "the second grant is neither renewed nor given back");
+    assert_eq!(harness.inspect(&other, "a").holder(), None, "the second grant is neither renewed nor given back");
 });
 
 fn calls(script: Script) -> Requests {
@@ -95,7 +95,7 @@ fn meets_a_later_grant(harness: &Harness, subject: &Leasehold, other: &Leasehold
     server.shift_clock(server.clock_shift() + CLAIM_US + 100_000);
     let lifted = Instant::now();
     looking.lift();
-    let holder = || harness.inspect(other, name).holder.map(|holder| holder.token);
+    let holder = || harness.inspect(other, name).holder().map(|holder| holder.token);
     let mut met = false;
     until("the re-check is executed, or too late", || {
         met = holder().is_some_and(|token| token > guard.token());

@@ -65,7 +65,7 @@ on_all_stores!(a_waker_may_drop_a_guard_of_its_own_client, |harness| {
         assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         drop(held);
         until("the guard is dropped", || dropped.has_dropped());
-        until("and given back", || harness.inspect(&other, "b").holder.is_none());
+        until("and given back", || harness.inspect(&other, "b").holder().is_none());
         drop(waiting);
 
         // Woken by its loss.
@@ -75,7 +75,7 @@ on_all_stores!(a_waker_may_drop_a_guard_of_its_own_client, |harness| {
         assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         assert_eq!(harness.block_on(guard.release()).expect("an answer"), Released::Released);
         until("the guard is dropped", || dropped.has_dropped());
-        until("and given back", || harness.inspect(&other, "d").holder.is_none());
+        until("and given back", || harness.inspect(&other, "d").holder().is_none());
 
         // Woken by the end of the client.
         let (guard, held) = (lock(&subject, "e"), lock(&other, "f"));
@@ -110,7 +110,7 @@ on_all_stores!(a_future_that_goes_may_take_a_guard_of_its_own_client_along, |har
             drop((dropped, waker));
             drop(waiting);
             until("it has left", || harness.inspect(&other, "a").waiters == 0);
-            until("the guard is dropped, and given back", || harness.inspect(&other, name).holder.is_none());
+            until("the guard is dropped, and given back", || harness.inspect(&other, name).holder().is_none());
         }
         drop(lock(&subject, "d"));
         drop(held);

@@ -177,7 +177,7 @@ async fn lied_to(bytes: &'static str) {
     let lied = lie(script(Script::Acquire));
     let guard = within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap();
     assert_eq!(lied.hits(), 1, "{bytes:?}");
-    let holder = other.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    let holder = other.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("held");
     assert_eq!(holder.token, guard.token());
     let lied = lie(script(Script::Renew));
     assert_kept(&guard, 2 * lease).await;

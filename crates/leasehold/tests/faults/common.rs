@@ -133,7 +133,7 @@ pub(crate) async fn first_granted(within_time: Duration, waiting: &mut Vec<JoinH
 /// Asserts that a guard reports no more time than the server has for it.
 pub(crate) async fn assert_within_server(guard: &Guard, observer: &Leasehold) {
     let (asked, believed) = (Instant::now(), guard.remaining());
-    let holder = observer.mutex(guard.name()).inspect().await.unwrap().holder;
+    let holder = observer.mutex(guard.name()).inspect().await.unwrap().holder().cloned();
     let left = holder.filter(|holder| holder.token == guard.token()).map_or(Duration::ZERO, |holder| holder.remaining);
     // The server's reply was true at some moment since the request.
     let most = left + asked.elapsed();

@@ -100,7 +100,7 @@ async fn away_from_a_primary_that_was_demoted() {
     pair.proxy().set_target(pair.replica.port());
     let asked = pair.proxy().seen().count("EVALSHA");
     assert_kept(&kept, 2 * lease).await;
-    let holder = pair.survivor(lease).await.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    let holder = pair.survivor(lease).await.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("held");
     assert_eq!(holder.token, kept.token());
     assert_eq!(kept.release().await.unwrap(), Released::Released);
     let asked = pair.proxy().seen().count("EVALSHA") - asked;

@@ -93,7 +93,7 @@ fn acquire_that_arrives_after_its_leave() {
         }
         held.lift();
         // This is the fault: a grant without a caller.
-        while other.mutex(NAME).inspect().await.unwrap().holder.is_none() {
+        while other.mutex(NAME).inspect().await.unwrap().holder().is_none() {
             assert!(begun.elapsed() < LATE, "the acquire was carried out");
             tokio::task::yield_now().await;
         }

@@ -143,7 +143,7 @@ async fn pushes_lost() {
     let released = Instant::now();
     assert_eq!(theirs.release().await.unwrap(), Released::Released);
     lost.wait(1, LONG);
-    let seen = other.mutex(NAME).inspect().await.unwrap().holder.expect("granted all the same");
+    let seen = other.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("granted all the same");
     // A re-check in each third of a lease, and 20 % more.
     let look = lease / 3 * 12 / 10;
     let guard = granted(look + TAKEOVER_SLACK, waiting).await;

@@ -25,7 +25,7 @@ async fn holder_killed() {
     let token: u64 = holder.expect_line("held").parse().unwrap();
     let waiting = join(&next, NAME, 1).await;
     let asked = Instant::now();
-    let left = next.mutex(NAME).inspect().await.unwrap().holder.expect("held").remaining;
+    let left = next.mutex(NAME).inspect().await.unwrap().holder().expect("held").remaining;
     holder.kill();
     let killed = Instant::now();
     let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
@@ -124,7 +124,7 @@ async fn frozen(waiters: usize) {
     first.stop();
     let released = Instant::now();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let seen = next.mutex(NAME).inspect().await.unwrap().holder.expect("the frozen one was granted");
+    let seen = next.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("the frozen one was granted");
     assert!(seen.remaining <= CLAIM, "a pushed grant lasts for a claim: {seen:?}");
     let guard = granted(CLAIM + CLAIM_SLACK, waiting).await;
     let took = released.elapsed();
@@ -194,7 +194,7 @@ async fn holder_stopped_and_revoked_by_a_client_that_is_gone() {
     let waiting = join(&next, NAME, 1).await;
     holder.stop();
     let operator = client(&server.url(), LEASE).await;
-    let seen = operator.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    let seen = operator.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("held");
     let revoked = Instant::now();
     let answer = operator.mutex(NAME).revoke(&seen, grace).await.unwrap();
     assert!(matches!(answer, Revoked::Within(left) if left <= grace), "{answer:?}");
@@ -219,7 +219,7 @@ async fn holder_stopped_and_revoked_and_the_waiter_gets_no_message() {
     holder.stop();
     let lost = harness.proxy.inject(Fault::drop_push().times(1));
     let operator = harness.beside(LEASE).await;
-    let seen = operator.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    let seen = operator.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("held");
     operator.mutex(NAME).revoke(&seen, grace).await.unwrap();
     assert!(operator.close().await.unconfirmed().is_empty());
     lost.wait(1, LONG);

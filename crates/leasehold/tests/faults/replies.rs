@@ -23,7 +23,7 @@ async fn of_an_acquire_that_won() {
     let lost = harness.proxy.inject(Fault::cut_at_reply(script(Script::Acquire)).once());
     let guard = within(PROMPT, "the lock", client.mutex(NAME).lock()).await.unwrap();
     assert_eq!(lost.hits(), 1);
-    let holder = other.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    let holder = other.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("held");
     assert_eq!(holder.token, guard.token(), "the same grant, asked for again");
     let calls = harness.calls(Script::Acquire);
     assert_eq!(calls[0].argument(3), calls[1].argument(3), "under the same id");

@@ -130,10 +130,10 @@ async fn call_everything(client: &Leasehold, guard: leasehold::Guard) {
     let guard = client.mutex(NAME).lock().await.unwrap();
     drop(guard);
     let guard = client.mutex(NAME).try_lock().await.unwrap().expect("the dropped guard is released first");
-    assert!(client.mutex(NAME).inspect().await.unwrap().holder.is_some());
+    assert!(client.mutex(NAME).inspect().await.unwrap().holder().is_some());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let guard = client.mutex(NAME).try_lock_for(Duration::from_millis(10)).await.unwrap().expect("it is free");
-    let holder = client.mutex(NAME).inspect().await.unwrap().holder.expect("this client");
+    let holder = client.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("this client");
     client.mutex(NAME).revoke(&holder, Duration::ZERO).await.unwrap();
     guard.lost().await;
     drop(guard);

@@ -38,7 +38,7 @@ async fn p27_only_acquires_wait_for_acquires() {
     let waiting = tokio::spawn(async move { theirs.lock().await.unwrap() });
     eventually("it waits", async || client.mutex("released").inspect().await.unwrap().waiters == 1).await;
     let revoked = client.mutex("revoked").lock().await.unwrap();
-    let holder = client.mutex("revoked").inspect().await.unwrap().holder.unwrap();
+    let holder = client.mutex("revoked").inspect().await.unwrap().holder().cloned().unwrap();
 
     let turn = File::open(store.path().join("lock")).unwrap();
     flock(&turn, FlockOperation::LockExclusive).unwrap();
@@ -57,7 +57,7 @@ async fn p27_only_acquires_wait_for_acquires() {
     let releasing = sent(async move { released.release().await.unwrap() });
     flock(&turn, FlockOperation::Unlock).unwrap();
 
-    assert_eq!(within(LONG, "a look", last).await.holder, None, "a look waits for no arrival");
+    assert_eq!(within(LONG, "a look", last).await.holder(), None, "a look waits for no arrival");
     assert!(!within(LONG, "the names", names).await.contains(&"arrives 49".to_owned()), "nor does a list of names");
     assert_eq!(within(LONG, "a revocation", revoking).await, Revoked::Within(Duration::ZERO));
     assert_eq!(within(LONG, "a release", releasing).await, Released::Released);
@@ -118,7 +118,7 @@ async fn operators_are_served(clients: usize, count: usize, lock: impl Fn(&Lease
 async fn ask(client: &Leasehold, child: &mut Child) -> Duration {
     let begun = Instant::now();
     let seen = client.mutex("held").inspect().await.unwrap();
-    assert!(seen.holder.is_some());
+    assert!(seen.holder().is_some());
     let (inspected, begun) = (begun.elapsed(), Instant::now());
     assert!(client.names().await.unwrap().contains(&"held".to_owned()));
     let (named, begun) = (begun.elapsed(), Instant::now());

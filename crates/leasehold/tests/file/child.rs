@@ -100,7 +100,7 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             guards.insert(name.to_owned(), guard);
         }
         ["inspect", name] => match client.mutex(name).inspect().await {
-            Ok(seen) => Worker::print(if seen.holder.is_some() { "inspected held" } else { "inspected free" }),
+            Ok(seen) => Worker::print(if seen.holder().is_some() { "inspected held" } else { "inspected free" }),
             Err(error) => Worker::print(&format!("failed {error}")),
         },
         ["try", name] => match client.mutex(name).try_lock().await {
@@ -118,7 +118,7 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
         // Revokes the lease of the holder, after this grace.
         ["revoke", name, grace_ms] => {
             let mutex = client.mutex(name);
-            let holder = mutex.inspect().await.unwrap().holder.expect("somebody holds");
+            let holder = mutex.inspect().await.unwrap().holder().cloned().expect("somebody holds");
             let revoked = mutex.revoke(&holder, Duration::from_millis(grace_ms.parse().unwrap())).await;
             Worker::print(&format!("revoked {revoked:?}"));
         }

@@ -171,7 +171,7 @@ async fn p27_a_boot_ends_leases_and_keeps_tokens() {
     store.database().execute("UPDATE meta SET value = 'another boot' WHERE key = 'boot'", []).unwrap();
     let next = store.client().await;
     let seen = next.mutex("x").inspect().await.unwrap();
-    assert!(seen.holder.is_none() && seen.waiters == 0, "{seen:?}");
+    assert!(seen.holder().is_none() && seen.waiters == 0, "{seen:?}");
     let after = within(LONG, "it is free", next.mutex("x").try_lock()).await.unwrap().unwrap();
     assert!(after.token().get() > ahead, "tokens grow over a boot, also behind a clock that was set back");
 }

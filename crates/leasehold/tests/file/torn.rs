@@ -54,7 +54,7 @@ async fn p26_a_holder_whose_socket_was_removed_lives() {
     let late = store.client().await;
     for other in [&early, &late] {
         assert!(other.mutex("x").try_lock().await.unwrap().is_none(), "the other one's guard: {guard:?}");
-        assert!(other.mutex("x").inspect().await.unwrap().holder.is_some());
+        assert!(other.mutex("x").inspect().await.unwrap().holder().is_some());
     }
     assert!(guard.is_valid());
     // Without its name no bell rings, so the client re-checks.

@@ -145,7 +145,7 @@ async fn revoked_and_inspected() {
     let (a, b) = (labelled.connect().await.unwrap(), client(&quorum.url(), MAX_LEASE).await);
     let guard = a.mutex(NAME).lock().await.unwrap();
     let seen = b.mutex(NAME).inspect().await.unwrap();
-    let holder = seen.holder.expect("held");
+    let holder = seen.holder().cloned().expect("held");
     assert_eq!((holder.token, holder.label.as_str(), seen.waiters), (guard.token(), "a, at work", 0));
     assert_eq!(b.names().await.unwrap(), [NAME]);
     let waiting = join(&b, quorum.servers()).await;

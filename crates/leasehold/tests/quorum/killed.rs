@@ -175,7 +175,7 @@ async fn revoke_a_stopped_holder(dead: usize) {
     let waiting = join(&next, &quorum.servers()[dead..]).await;
     holder.stop();
     let operator = client(&quorum.url(), MAX_LEASE).await;
-    let seen = operator.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    let seen = operator.mutex(NAME).inspect().await.unwrap().holder().cloned().expect("held");
     let revoked = Instant::now();
     let answer = operator.mutex(NAME).revoke(&seen, grace).await.unwrap();
     assert!(matches!(answer, Revoked::Within(left) if left <= grace), "{answer:?}");

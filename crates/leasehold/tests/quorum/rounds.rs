@@ -278,7 +278,7 @@ async fn a_revocation_that_its_holder_overtakes_succeeds() {
     let (holding, revoking) = (client(&voters).await, client(&voters).await);
     let guard = holding.mutex("a").lock().await.unwrap();
     wait_until("three votes", Duration::from_secs(5), || granted(&voters, "a") == 3);
-    let seen = revoking.mutex("a").inspect().await.unwrap().holder.expect("held");
+    let seen = revoking.mutex("a").inspect().await.unwrap().holder().cloned().expect("held");
     let id = voters.nodes[0].record("a").grant.expect("it voted").id;
     for node in &voters.nodes[1..] {
         node.ask("a", &Request::GiveBack { id, upto: Token::HIGHEST, wait: None });

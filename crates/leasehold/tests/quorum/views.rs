@@ -26,7 +26,7 @@ async fn a_node_in_quarantine_is_not_shown_as_voting() {
         assert!(said.contains("0 of 3 nodes vote") && said.matches("is in quarantine for").count() == 3, "{said}");
         // Nodes in quarantine answer releases and inspections.
         let seen = mutex.inspect().await.expect("they look");
-        assert_eq!(seen.holder, None);
+        assert_eq!(seen.holder(), None);
         for (node, server) in seen.nodes.iter().zip(quorum.servers()) {
             assert_eq!(node.at, format!("127.0.0.1:{}", server.port()));
             let NodeSays::Resting { left } = &node.says else { panic!("{node:?}") };
@@ -54,7 +54,7 @@ async fn inspect_shows_each_node() {
     voters.nodes[1].be(Mood::Dead);
     voters.nodes[4].flush();
     let seen = client.mutex("a").inspect().await.unwrap();
-    let holder = seen.holder.clone().expect("three of five nodes show it");
+    let holder = seen.holder().cloned().expect("three of five nodes show it");
     assert_eq!(holder.token, guard.token());
     let kinds: Vec<&str> = seen
         .nodes

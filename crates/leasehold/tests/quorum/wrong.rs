@@ -157,7 +157,7 @@ async fn a_wrong_password_for_one_node() {
     nodes[1] = nodes[1].replace("s3same", "hunter2");
     let client = client(&of(&nodes, MAX_LEASE), MAX_LEASE).await;
     let guard = client.mutex(NAME).lock().await.unwrap();
-    assert_eq!(client.mutex(NAME).inspect().await.unwrap().holder.expect("held").token, guard.token());
+    assert_eq!(client.mutex(NAME).inspect().await.unwrap().holder().expect("held").token, guard.token());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     quorum.server(3).kill();
     quorum.server(4).kill();

@@ -7,6 +7,7 @@ use leasehold::Revoked;
 use leasehold::seam::{Message, World};
 use leasehold_spec::{
     Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, Op, Outcome, PublicId, Rest, SessionId,
+    ShownMode,
 };
 use tokio::time::timeout;
 
@@ -166,11 +167,11 @@ async fn p10_the_client_that_revoked_settles_after_the_grace_as_well() {
         async move { mutex.inspect().await }
     });
     let (id, label) = (PublicId { session: SessionId(5), counter: 5 }, "somebody".to_owned());
-    let (left_us, state) = (60_000 * MS, GrantState::Held);
-    let holder = Holder { id, token: token(7), left_us, label, state };
+    let (left_us, state, units, mode) = (60_000 * MS, GrantState::Held, 1, ShownMode::Plain);
+    let holder = Holder { id, token: token(7), left_us, label, state, units, mode };
     let request = harness.next().await;
-    harness.reply(request, Outcome::Inspected(Inspection { holder: Some(holder), waiters: 1 }), 7);
-    let seen = inspecting.await.unwrap().unwrap().holder.expect("it holds");
+    harness.reply(request, Outcome::Inspected(Inspection::of_mutex(Some(holder), 1)), 7);
+    let seen = inspecting.await.unwrap().unwrap().holder().cloned().expect("it holds");
     let revoking = tokio::spawn(async move { mutex.revoke(&seen, Duration::from_millis(300)).await });
     let request = harness.next().await;
     assert_eq!(request.op, Op::Revoke { holder: id, token: token(7), grace_ms: 300 });

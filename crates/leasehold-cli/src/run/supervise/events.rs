@@ -122,7 +122,7 @@ impl Supervisor<'_> {
             }
             Some(_) => {}
             None if is_on(Mutant::P29OneMinder) => {}
-            None if !self.deadline.is_killed() => self.condemn(Verdict::Unminded),
+            None if !self.deadline.is_killed() => self.condemn(&Verdict::Unminded),
             None => {}
         }
     }
@@ -156,7 +156,7 @@ impl Supervisor<'_> {
         let left = Duration::from_secs(self.guard.remaining().as_secs());
         let left = rounded(left);
         self.printer
-            .news_now(&format!("stopped: \"{}\" is lost in {left} unless the command is continued", self.plan.name));
+            .news_now(&format!("stopped: {} is lost in {left} unless the command is continued", self.plan.names));
         // This stops the whole job, as the terminal would have done.
         let _stopped = kill_current_process_group(signal);
         if terminal.lends == Lends::OnDemand && signal == Signal::TSTP {

@@ -172,7 +172,7 @@ impl Nemesis<'_> {
         let who = self.stage.fleet.running(slot)?;
         let label = self.stage.fleet.label(slot);
         self.order((who, name), lease, FOR_THE_ROUND);
-        let is_held = |seen: &Inspection| seen.holder.as_ref().is_some_and(|holder| holder.label == label);
+        let is_held = |seen: &Inspection| seen.holder().is_some_and(|holder| holder.label == label);
         self.wait_until(name, Instant::now() + ARRANGED, is_held).then_some((who, label))
     }
 
@@ -194,7 +194,7 @@ impl Nemesis<'_> {
     /// the stopped holder must not resume before it has a successor.
     fn follow(&self, follow: Follow, waiting: usize) {
         let left = Duration::from_micros(follow.by_us.saturating_sub(boottime_us())) + SLACK + MARGIN;
-        let is_next = |seen: &Inspection| match &seen.holder {
+        let is_next = |seen: &Inspection| match seen.holder() {
             Some(holder) => holder.label != follow.behind,
             None => seen.waiters < waiting,
         };

@@ -30,7 +30,7 @@ pub(super) const PRIMITIVE: Primitive = Primitive {
     revoke: |leasehold, name, grace| {
         let mutex = leasehold.mutex(name);
         Box::pin(async move {
-            let holder = mutex.inspect().await.ok().and_then(|inspection| inspection.holder);
+            let holder = mutex.inspect().await.ok().and_then(|inspection| inspection.holder().cloned());
             let Some(holder) = holder else { return false };
             mutex.revoke(&holder, grace).await.is_ok()
         })
@@ -295,10 +295,10 @@ async fn crowd(worker: &mut Worker, mutex: &Mutex, name: &str) {
 
 async fn revoke(worker: &mut Worker, mutex: &Mutex) {
     let Ok(inspection) = mutex.inspect().await else { return };
-    let Some(holder) = inspection.holder else { return };
+    let Some(holder) = inspection.holder() else { return };
     let grace = Duration::from_micros(*worker.rng.pick(&[0, 50 * MS, 500 * MS, 5_000 * MS]));
     let call = worker.call(REVOKE.what);
-    let revoked = mutex.revoke(&holder, grace).await;
+    let revoked = mutex.revoke(holder, grace).await;
     worker.returned(&call, 2_000 * MS);
     worker.sim.book.count("an operator revokes");
     worker.check_result(REVOKE, revoked.map(drop).err().as_ref(), &call);

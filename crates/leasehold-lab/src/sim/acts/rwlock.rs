@@ -26,7 +26,7 @@ pub(super) const PRIMITIVE: Primitive = Primitive {
     revoke: |leasehold, name, grace| {
         let lock = leasehold.rw_lock(name);
         Box::pin(async move {
-            let holder = lock.inspect().await.ok().and_then(|inspection| inspection.holder);
+            let holder = lock.inspect().await.ok().and_then(|inspection| inspection.holder().cloned());
             let Some(holder) = holder else { return false };
             lock.revoke(&holder, grace).await.is_ok()
         })
@@ -103,9 +103,9 @@ async fn waits(worker: &mut Worker, method: Method, name: &str, lock: &RwLock) {
 
 async fn revoke(worker: &mut Worker, lock: &RwLock) {
     let Ok(inspection) = lock.inspect().await else { return };
-    let Some(holder) = inspection.holder else { return };
+    let Some(holder) = inspection.holder() else { return };
     let grace = Duration::from_millis(worker.rng.between(0, 5_000));
-    let _answered_or_not = lock.revoke(&holder, grace).await;
+    let _answered_or_not = lock.revoke(holder, grace).await;
 }
 
 /// Writes, and becomes a reader: by the same grant, with fewer units.

@@ -97,16 +97,16 @@ async fn tried(asking: impl Future<Output = Result<Option<Permit>>>, units: u32)
 }
 
 async fn revoked(semaphore: &Semaphore, grace: Duration) -> bool {
-    let holder = semaphore.inspect().await.ok().and_then(|inspection| inspection.holder);
+    let holder = semaphore.inspect().await.ok().and_then(|inspection| inspection.holder().cloned());
     let Some(holder) = holder else { return false };
     semaphore.revoke(&holder, grace).await.is_ok()
 }
 
 async fn revoke(worker: &mut Worker, semaphore: &Semaphore) {
     let Ok(inspection) = semaphore.inspect().await else { return };
-    let Some(holder) = inspection.holder else { return };
+    let Some(holder) = inspection.holder() else { return };
     let (call, grace) = (worker.call(REVOKE.what), Duration::from_millis(worker.rng.between(0, 5_000)));
-    let result = semaphore.revoke(&holder, grace).await;
+    let result = semaphore.revoke(holder, grace).await;
     worker.returned(&call, 2_000_000);
     worker.check_result(REVOKE, result.as_ref().err(), &call);
 }

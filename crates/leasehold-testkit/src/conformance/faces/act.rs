@@ -134,10 +134,10 @@ async fn re_enters<S: Subject>(call: Call, mut scene: Scene<S>, stage: &Stage) {
     }
     assert_eq!(outer.check(), Ok(token), "an inner guard gives nothing back");
     let seen = stage.inspect(&scene.witness).await;
-    assert_eq!((seen.holder.expect("it holds").token, seen.waiters), (token, 0));
+    assert_eq!((seen.holder().expect("it holds").token, seen.waiters), (token, 0));
     let (inner, last) = (outer, scene.subject.acquire().await.expect("it re-enters"));
     drop(inner);
-    assert_eq!(stage.inspect(&scene.witness).await.holder.expect("it holds").token, token);
+    assert_eq!(stage.inspect(&scene.witness).await.holder().expect("it holds").token, token);
     assert_eq!(last.release().await, Released::Released);
     given_back(Expect::GivesBack, scene, stage).await;
 }
@@ -174,7 +174,7 @@ async fn granted<S: Subject>(
     if let Some(guard) = guard {
         assert_eq!(guard.check(), Ok(token));
         assert_eq!(guard.name(), stage.name());
-        let seen = stage.inspect(&scene.witness).await.holder.expect("somebody holds");
+        let seen = stage.inspect(&scene.witness).await.holder().cloned().expect("somebody holds");
         assert_eq!((seen.label.as_str(), seen.is_revoked), ("caller", false));
         // The store shows the token of its grant. A client that hands over inside uses the tokens after it.
         match scene.waits_at {
@@ -183,7 +183,7 @@ async fn granted<S: Subject>(
         }
         assert_eq!(guard.release().await, Released::Released);
     }
-    assert_eq!(stage.inspect(&scene.witness).await.holder, None, "it was given back");
+    assert_eq!(stage.inspect(&scene.witness).await.holder(), None, "it was given back");
 }
 
 async fn inspect<S: Subject>(expected: Expect, scene: &Scene<S>) {
@@ -193,9 +193,9 @@ async fn inspect<S: Subject>(expected: Expect, scene: &Scene<S>) {
     }
     let seen = seen.expect("an answer");
     match expected {
-        Expect::ShowsNobody => assert!(seen.holder.is_none() && seen.waiters == 0, "{seen:?}"),
+        Expect::ShowsNobody => assert!(seen.holder().is_none() && seen.waiters == 0, "{seen:?}"),
         Expect::ShowsHolder { .. } | Expect::ShowsRevoked => {
-            let (holder, guard) = (seen.holder.expect("somebody holds"), scene.guard.as_ref().expect("a guard"));
+            let (holder, guard) = (seen.holder().expect("somebody holds"), scene.guard.as_ref().expect("a guard"));
             assert_eq!(holder.token, guard.token());
             let wanted = if expected == Expect::ShowsRevoked { 0 } else { waiters(expected) };
             assert_eq!(seen.waiters, wanted);
@@ -231,7 +231,8 @@ async fn revoke<S: Subject>(expected: Expect, mut scene: Scene<S>, stage: &Stage
             let guard = scene.guard.take().expect("somebody holds");
             assert_eq!(guard.lost().await.reason(), LostReason::Revoked);
             assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Revoked));
-            let seen = stage.inspect(&scene.witness).await.holder.expect("until its guard goes, or the grace ends");
+            let seen =
+                stage.inspect(&scene.witness).await.holder().cloned().expect("until its guard goes, or the grace ends");
             assert!(seen.is_revoked && seen.token == guard.token() && seen.remaining <= left, "{seen:?}");
             drop(guard);
             let expected = if scene.queued.is_some() { Expect::HandsOver } else { Expect::GivesBack };
@@ -248,7 +249,7 @@ async fn given_back<S: Subject>(expected: Expect, mut scene: Scene<S>, stage: &S
         assert!(next.is_valid() && Some(next.token()) > top, "tokens rise");
         assert_eq!(next.release().await, Released::Released);
     }
-    eventually("nobody holds", async || stage.inspect(&scene.witness).await.holder.is_none()).await;
+    eventually("nobody holds", async || stage.inspect(&scene.witness).await.holder().is_none()).await;
     let next = S::OfTasks::of(&scene.witness, stage.name()).try_acquire().await.expect("an answer").expect("free");
     assert!(Some(next.token()) > top, "tokens rise");
     assert_eq!(next.release().await, Released::Released);
@@ -262,7 +263,7 @@ async fn close<S: Subject>(expected: Expect, scene: Scene<S>, stage: &Stage) {
     assert!(closed.unconfirmed().is_empty(), "{closed:?}");
     if expected == Expect::Nothing {
         let after = stage.inspect(&scene.witness).await;
-        assert_eq!(after.holder.map(|holder| holder.token), before.holder.map(|holder| holder.token));
+        assert_eq!(after.holder().map(|holder| holder.token), before.holder().map(|holder| holder.token));
         assert_eq!(guard.map(S::Held::is_valid), guard.map(|_| was_valid), "nobody else is disturbed");
         return;
     }
@@ -270,7 +271,7 @@ async fn close<S: Subject>(expected: Expect, scene: Scene<S>, stage: &Stage) {
     let why = guard.lost().await;
     assert_eq!(why.reason(), if was_valid { LostReason::Closed } else { LostReason::Revoked });
     if expected == Expect::GivesBack {
-        assert_eq!(stage.inspect(&scene.witness).await.holder, None, "closing has waited for it");
+        assert_eq!(stage.inspect(&scene.witness).await.holder(), None, "closing has waited for it");
     }
     given_back(expected, scene, stage).await;
 }

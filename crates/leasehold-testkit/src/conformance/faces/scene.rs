@@ -97,7 +97,7 @@ pub(super) async fn set<S: Subject>(at: Situation, stage: &Stage) -> Scene<S> {
             crashed.shorten(SHORT_MS).await;
             // It must have ended on every node of a quorum: each executed the last renewal at its own time.
             let has_ended = |node: &NodeView| matches!(node.says, NodeSays::Free);
-            let is_over = |seen: Inspection| seen.holder.is_none() && seen.nodes.iter().all(has_ended);
+            let is_over = |seen: Inspection| seen.holder().is_none() && seen.nodes.iter().all(has_ended);
             eventually("its lease has ended", async || is_over(stage.inspect(&scene.witness).await)).await;
         }
         Situation::Revoked => {
@@ -168,7 +168,7 @@ impl<S: Subject> Scene<S> {
     }
 
     async fn see(&mut self, stage: &Stage) {
-        self.seen = stage.inspect(&self.witness).await.holder;
+        self.seen = stage.inspect(&self.witness).await.holder().cloned();
         assert!(self.seen.is_some(), "somebody holds");
     }
 }

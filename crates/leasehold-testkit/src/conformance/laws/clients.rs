@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use leasehold::{ErrorKind, Leasehold, LostReason, Released};
+use leasehold::{ErrorKind, Kind, Leasehold, LostReason, Mode, Released};
 
 use crate::conformance::stage::{Stage, eventually, release, renewal, soon};
 use crate::conformance::{Backend, Verdict};
@@ -15,12 +15,22 @@ pub(super) async fn inspect_changes_nothing(stage: &Stage) {
     let waiting = tokio::spawn(async move { waits.lock().await.expect("granted") });
     stage.waiters(&looks, 1).await;
     let first = stage.inspect(&looks).await;
-    let since = first.holder.as_ref().expect("held").held_since();
+    assert_eq!((first.kind, first.limit, first.units, first.holder_count), (Kind::Mutex, 1, 1, 1));
+    assert!(first.holder().is_some_and(|holder| a.is_holder(holder) && !b.is_holder(holder)));
+    match stage.running().backend() {
+        Backend::Quorum => assert!(first.queue.is_empty(), "a quorum does not show its queue"),
+        _ => {
+            let [waiter] = &first.queue[..] else { panic!("one waits: {first:?}") };
+            assert_eq!((waiter.label.as_str(), waiter.mode, waiter.units), ("b", Mode::Lock, 1));
+            assert!(b.is_waiter(waiter) && waiter.remaining.is_none());
+        }
+    }
+    let since = first.holder().expect("held").held_since();
     let slack = Duration::from_secs(1);
     assert!(before - slack <= since && since <= SystemTime::now() + slack, "{since:?} and {before:?}");
     for _ in 0..20 {
-        let (before, after) = (first.holder.as_ref().expect("held"), stage.inspect(&looks).await);
-        let now = after.holder.expect("held");
+        let (before, after) = (first.holder().expect("held"), stage.inspect(&looks).await);
+        let now = after.holder().cloned().expect("held");
         assert_eq!((now.token, now.id(), after.waiters), (before.token, before.id(), 1));
         assert!(now.remaining < before.remaining, "its lease runs on");
     }
@@ -32,10 +42,10 @@ pub(super) async fn inspect_changes_nothing(stage: &Stage) {
 pub(super) async fn labels_are_shown(stage: &Stage) {
     let (named, nameless) = (stage.client("build/7 on host").await, stage.client_with(|builder| builder).await);
     let guard = named.mutex(stage.name()).lock().await.expect("granted");
-    assert_eq!(stage.inspect(&nameless).await.holder.expect("held").label, "build/7 on host");
+    assert_eq!(stage.inspect(&nameless).await.holder().expect("held").label, "build/7 on host");
     release(guard).await;
     let guard = nameless.mutex(stage.name()).lock().await.expect("granted");
-    let label = stage.inspect(&named).await.holder.expect("held").label;
+    let label = stage.inspect(&named).await.holder().expect("held").label.clone();
     assert!(label.ends_with(&format!("/{}", std::process::id())), "{label}");
     release(guard).await;
 }
@@ -51,7 +61,7 @@ pub(super) async fn last_handle_gives_back(stage: &Stage) {
     drop(mutex);
     assert!(guard.is_valid(), "so is a guard");
     drop(guard);
-    eventually("it is given back", async || stage.inspect(&witness).await.holder.is_none()).await;
+    eventually("it is given back", async || stage.inspect(&witness).await.holder().is_none()).await;
 }
 
 pub(super) async fn guard_keeps_its_client(stage: &Stage) {
@@ -103,7 +113,10 @@ pub(super) async fn prefixes_separate(stage: &Stage) -> Verdict {
     let two = below("two:").await.expect("connected");
     let first = one.mutex(stage.name()).lock().await.expect("granted");
     let second = two.mutex(stage.name()).try_lock().await.expect("an answer").expect("another lock");
-    assert_eq!(one.mutex(stage.name()).inspect().await.expect("an answer").holder.expect("held").token, first.token());
+    assert_eq!(
+        one.mutex(stage.name()).inspect().await.expect("an answer").holder().expect("held").token,
+        first.token()
+    );
     release(first).await;
     release(second).await;
     for client in [one, two] {

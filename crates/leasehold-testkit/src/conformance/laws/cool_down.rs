@@ -49,7 +49,7 @@ pub(super) async fn a_minimum_hold_keeps_others_out(stage: &Stage) {
     assert!(held.elapsed() < HOLD, "this machine is too slow for the test");
     assert!(mutex.try_lock().await.expect("an answer").is_none(), "nor is it the client's own");
     assert!(c.mutex(stage.name()).try_lock().await.expect("an answer").is_none());
-    let seen = stage.inspect(&c).await.holder.expect("it cools down");
+    let seen = stage.inspect(&c).await.holder().cloned().expect("it cools down");
     assert!(seen.is_cooling_down && !seen.is_revoked && seen.label == "a" && seen.remaining <= HOLD, "{seen:?}");
     let (mut first, mut second) = (first, waits(&c, stage));
     // Both ask a quorum at the end of the cool-down, and a quorum promises no order between them.
@@ -97,7 +97,7 @@ pub(super) async fn a_minimum_hold_that_is_over_is_none(stage: &Stage) {
     let guard = a.mutex(stage.name()).min_hold(SHORT).lock().await.expect("granted");
     tokio::time::sleep(SHORT).await;
     release(guard).await;
-    let free = async || stage.inspect(&b).await.holder.is_none();
+    let free = async || stage.inspect(&b).await.holder().is_none();
     assert!(free().await, "it is free when the release is answered");
     release(b.mutex(stage.name()).try_lock().await.expect("an answer").expect("granted")).await;
 }
@@ -109,7 +109,7 @@ pub(super) async fn a_revocation_ends_a_cool_down(stage: &Stage) {
     release(guard).await;
     let waiting = waits(&b, stage);
     stage.waiters(&a, 1).await;
-    let seen = stage.inspect(&b).await.holder.expect("it cools down");
+    let seen = stage.inspect(&b).await.holder().cloned().expect("it cools down");
     let revoked = b.mutex(stage.name()).revoke(&seen, Duration::from_secs(5)).await.expect("an answer");
     assert_eq!(revoked, Revoked::Within(Duration::ZERO), "nobody works, so nobody needs the grace");
     let ended = Instant::now();
@@ -123,9 +123,9 @@ pub(super) async fn a_revocation_ends_a_cool_down(stage: &Stage) {
 pub(super) async fn a_revoked_lease_does_not_cool_down(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
     let guard = a.mutex(stage.name()).min_hold(Duration::from_secs(20)).lock().await.expect("granted");
-    let seen = stage.inspect(&b).await.holder.expect("held");
+    let seen = stage.inspect(&b).await.holder().cloned().expect("held");
     let _ = b.mutex(stage.name()).revoke(&seen, Duration::from_secs(5)).await.expect("an answer");
     soon("it is notified", guard.lost()).await;
     drop(guard);
-    eventually("it is free", async || stage.inspect(&b).await.holder.is_none()).await;
+    eventually("it is free", async || stage.inspect(&b).await.holder().is_none()).await;
 }

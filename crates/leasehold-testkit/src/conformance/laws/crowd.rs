@@ -29,7 +29,7 @@ pub(super) async fn a_crowd_holds_nobody_up(stage: &Stage) {
         for client in &clients {
             let begun = Instant::now();
             let seen = client.mutex(stage.name()).inspect().await.expect("an answer");
-            assert_eq!(seen.holder.expect("it is renewed").token, held.token());
+            assert_eq!(seen.holder().expect("it is renewed").token, held.token());
             longest = longest.max(begun.elapsed());
         }
         looks += 1;

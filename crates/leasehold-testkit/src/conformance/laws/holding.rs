@@ -40,7 +40,7 @@ pub(super) async fn signals_say_why(stage: &Stage) {
     drop(guard);
 
     let guard = mutex.lock().await.expect("granted");
-    let (before, seen) = (guard.lost(), stage.inspect(&client).await.holder.expect("held"));
+    let (before, seen) = (guard.lost(), stage.inspect(&client).await.holder().cloned().expect("held"));
     let _ = mutex.revoke(&seen, GRACE).await.expect("an answer");
     all_say([before, guard.lost()], stage, LostReason::Revoked).await;
     assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Revoked));
@@ -150,13 +150,13 @@ pub(super) async fn revoke_names_its_holder(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
     let (ours, theirs) = (a.mutex(stage.name()), b.mutex(stage.name()));
     let guard = ours.lock().await.expect("granted");
-    let seen = stage.inspect(&b).await.holder.expect("held");
+    let seen = stage.inspect(&b).await.holder().cloned().expect("held");
     release(guard).await;
     // The same client locks again: that is another grant all the same.
     let later = ours.lock().await.expect("granted");
     assert_eq!(theirs.revoke(&seen, Duration::ZERO).await.expect("an answer"), Revoked::NotHeld);
-    assert!(later.is_valid() && !stage.inspect(&b).await.holder.expect("held").is_revoked);
-    assert_ne!(seen.id(), stage.inspect(&b).await.holder.expect("held").id());
+    assert!(later.is_valid() && !stage.inspect(&b).await.holder().expect("held").is_revoked);
+    assert_ne!(seen.id(), stage.inspect(&b).await.holder().expect("held").id());
     release(later).await;
 }
 
@@ -166,7 +166,7 @@ pub(super) async fn grace_runs_out(stage: &Stage) {
     let (waits, lost) = (b.mutex(stage.name()), guard.lost());
     let waiting = tokio::spawn(async move { waits.lock().await.expect("granted") });
     stage.waiters(&a, 1).await;
-    let seen = stage.inspect(&b).await.holder.expect("held");
+    let seen = stage.inspect(&b).await.holder().cloned().expect("held");
     let revoked = Instant::now();
     let Revoked::Within(left) = b.mutex(stage.name()).revoke(&seen, GRACE).await.expect("an answer") else {
         panic!("it holds")
@@ -185,7 +185,7 @@ pub(super) async fn grace_runs_out(stage: &Stage) {
 /// A client that revokes the holder that it sees, and goes away.
 async fn revoke_and_go(stage: &Stage, grace: Duration) -> Instant {
     let operator = Leasehold::connect(stage.url()).await.expect("connected");
-    let seen = stage.inspect(&operator).await.holder.expect("held");
+    let seen = stage.inspect(&operator).await.holder().cloned().expect("held");
     let revoked = Instant::now();
     let answer = operator.mutex(stage.name()).revoke(&seen, grace).await.expect("an answer");
     assert!(matches!(answer, Revoked::Within(left) if left <= grace), "{answer:?}");
@@ -243,7 +243,7 @@ pub(super) async fn no_grace_ends_at_once(stage: &Stage) {
     let waits = b.mutex(stage.name());
     let waiting = tokio::spawn(async move { waits.lock().await.expect("granted") });
     stage.waiters(&a, 1).await;
-    let seen = stage.inspect(&b).await.holder.expect("held");
+    let seen = stage.inspect(&b).await.holder().cloned().expect("held");
     let revoked = b.mutex(stage.name()).revoke(&seen, Duration::ZERO).await.expect("an answer");
     assert_eq!(revoked, Revoked::Within(Duration::ZERO));
     let next = stage.next_holder(&b, seen.token).await;

@@ -46,7 +46,7 @@ pub(super) async fn all_or_none(stage: &Stage) {
     let guard = soon("all are free", waiting).await.expect("no panic").expect("granted");
     for (mutex, token) in ours.iter().zip(guard.tokens()) {
         // The token of a fence belongs to its own lock.
-        let seen = mutex.inspect().await.expect("an answer").holder.expect("held");
+        let seen = mutex.inspect().await.expect("an answer").holder().cloned().expect("held");
         assert!(seen.token <= token, "{seen:?}: {token:?}");
         assert!(mutex.try_lock().await.expect("an answer").is_none());
     }
@@ -63,7 +63,7 @@ pub(super) async fn one_lost_all_lost(stage: &Stage) {
     let [ours, theirs] = [&a, &b].map(|client| mutexes(stage, client, &["x", "y"]));
     let guard = all(ours).lock().await.expect("free");
     let lost = guard.lost();
-    let holder = theirs[1].inspect().await.expect("an answer").holder.expect("held");
+    let holder = theirs[1].inspect().await.expect("an answer").holder().cloned().expect("held");
     let answer = theirs[1].revoke(&holder, Duration::from_secs(5)).await.expect("an answer");
     assert!(matches!(answer, Revoked::Within(_)));
     let lost = soon("it is told", lost).await;
@@ -123,7 +123,7 @@ pub(super) async fn members_of_two_clients_are_not_held_on(stage: &Stage) {
     let [x, y] = ["x", "y"].map(|name| other.mutex(stage.name_of(name)));
     let held = hold(&y).await;
     let waiting = tokio::spawn(async move { both.lock().await });
-    eventually("it holds the first", async || x.inspect().await.expect("an answer").holder.is_some()).await;
+    eventually("it holds the first", async || x.inspect().await.expect("an answer").holder().is_some()).await;
     let first = soon("it lets go", x.lock()).await.expect("granted");
     assert!(!waiting.is_finished());
     release(first).await;

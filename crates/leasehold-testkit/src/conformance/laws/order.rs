@@ -57,7 +57,8 @@ pub(super) async fn hand_over_leaves_no_gap(stage: &Stage) {
         let waiting = tokio::spawn(async move { waits.lock().await.expect("granted") });
         stage.waiters(&newcomer, 1).await;
         release(held).await;
-        let seen = stage.inspect(&newcomer).await.holder.expect("the store made it the holder in the same step");
+        let seen =
+            stage.inspect(&newcomer).await.holder().cloned().expect("the store made it the holder in the same step");
         assert_eq!(seen.label, "b");
         assert!(newcomer.mutex(stage.name()).try_lock().await.expect("an answer").is_none(), "nobody gets in between");
         let guard = soon("it is notified", waiting).await.expect("no panic");
@@ -160,7 +161,7 @@ pub(super) async fn impatient_waiter_is_passed_over(stage: &Stage) {
     release(held).await;
     let guard = soon("the patient waiter is served", waiting).await.expect("no panic");
     release(guard).await;
-    eventually("nobody is left", async || stage.inspect(&a).await.holder.is_none()).await;
+    eventually("nobody is left", async || stage.inspect(&a).await.holder().is_none()).await;
 }
 
 pub(super) async fn no_patience_is_answered(stage: &Stage) {
@@ -172,7 +173,7 @@ pub(super) async fn no_patience_is_answered(stage: &Stage) {
         // A waiter that gave up leaves nothing in the queue, and neither does one whose answer came too late.
         eventually("nobody is left", async || {
             let seen = stage.inspect(&a).await;
-            seen.waiters == 0 && seen.holder.is_none()
+            seen.waiters == 0 && seen.holder().is_none()
         })
         .await;
         let Some(taken) = answered(&ours, wait).await else {

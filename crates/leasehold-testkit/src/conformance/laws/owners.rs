@@ -84,7 +84,7 @@ pub(super) async fn re_entry_lengthens(stage: &Stage) {
     let outer = mutex.clone().lease(SHORT).lock().await.expect("granted");
     let inner = mutex.clone().lease(LONG).lock().await.expect("it holds");
     eventually("it is renewed to that", async || outer.remaining() > LONG / 2).await;
-    assert!(stage.inspect(&client).await.holder.expect("held").remaining > LONG / 2);
+    assert!(stage.inspect(&client).await.holder().expect("held").remaining > LONG / 2);
     release(inner).await;
     assert!(outer.remaining() > LONG / 2, "and stays so");
     release(outer).await;
@@ -101,7 +101,7 @@ pub(super) async fn a_loss_is_told_to_threads(stage: &Stage) {
     let guard = Arc::new(guard);
     let waits = Arc::clone(&guard);
     let waiting = tokio::task::spawn_blocking(move || waits.wait_lost(Duration::from_secs(3_600)));
-    let seen = stage.inspect(&witness).await.holder.expect("held");
+    let seen = stage.inspect(&witness).await.holder().cloned().expect("held");
     let revoked = witness.mutex(stage.name()).revoke(&seen, Duration::from_secs(5)).await.expect("an answer");
     assert!(matches!(revoked, Revoked::Within(_)), "{revoked:?}");
     assert_eq!(
@@ -110,5 +110,5 @@ pub(super) async fn a_loss_is_told_to_threads(stage: &Stage) {
     );
     assert_eq!(soon("the callback is called", told.recv()).await.map(|lost| lost.reason()), Some(LostReason::Revoked));
     drop(guard);
-    eventually("it is given back", async || stage.inspect(&witness).await.holder.is_none()).await;
+    eventually("it is given back", async || stage.inspect(&witness).await.holder().is_none()).await;
 }

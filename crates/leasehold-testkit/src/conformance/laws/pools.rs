@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Leasehold, LostReason, Released, Revoked};
+use leasehold::{ErrorKind, Inspection, Kind, Leasehold, LostReason, Mode, Released, Revoked};
 use leasehold_spec::Take;
 use tokio::task::JoinHandle;
 
@@ -19,6 +19,16 @@ async fn granted<T>(what: &str, task: JoinHandle<leasehold::Result<T>>) -> T {
     soon(what, task).await.expect("no panic").expect("granted")
 }
 
+/// A mode, and a number of units.
+type Share = (Mode, u32);
+
+/// Returns the share of each holder and of each waiter that an inspection shows.
+fn shown(seen: &Inspection) -> (Vec<Share>, Vec<Share>) {
+    assert_eq!((seen.holder_count, seen.waiters), (seen.holders.len(), seen.queue.len()), "all are shown");
+    let holders = seen.holders.iter().map(|holder| (holder.mode, holder.units));
+    (holders.collect(), seen.queue.iter().map(|waiter| (waiter.mode, waiter.units)).collect())
+}
+
 /// Readers hold together, in one client and in several. A writer waits for the last of them, and is alone.
 pub(super) async fn readers_share(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
@@ -30,6 +40,12 @@ pub(super) async fn readers_share(stage: &Stage) {
     let writes = b.rw_lock(stage.name());
     let writer = tokio::spawn(async move { writes.write().await });
     stage.waiters(&a, 1).await;
+    let seen = stage.inspect(&a).await;
+    assert_eq!((seen.kind, seen.units), (Kind::ReadWrite, 3));
+    assert_eq!(shown(&seen), (vec![(Mode::Read, 1); 3], vec![(Mode::Write, seen.limit)]));
+    let tokens: Vec<_> = seen.holders.iter().map(|holder| holder.token).collect();
+    assert_eq!(tokens, readers.each_ref().map(|reader| reader.token()), "in the order of their tokens");
+    assert_eq!(seen.holders.iter().map(|holder| a.is_holder(holder)).collect::<Vec<_>>(), [true, true, false]);
     let mut last = None;
     for reader in readers {
         assert!(!writer.is_finished(), "a reader holds");
@@ -101,11 +117,15 @@ pub(super) async fn an_upgrade_is_first(stage: &Stage) {
     let upgrade = tokio::spawn(upgradeable.upgrade());
     stage.waiters(&b, 2).await;
     assert!(!upgrade.is_finished() && !writer.is_finished(), "a reader holds");
+    let (holders, queue) = shown(&stage.inspect(&b).await);
+    assert_eq!(holders, [(Mode::UpgradeableRead, 1), (Mode::Read, 1)]);
+    assert_eq!(queue.iter().map(|(mode, _)| *mode).collect::<Vec<_>>(), [Mode::Upgrade, Mode::Write]);
     assert_eq!(reader.release().await.expect("an answer"), Released::Released);
     let upgraded = granted("it comes before the writer", upgrade).await;
     assert!(upgraded.token() > before);
     assert_eq!(soon("its read lease ended", lost).await.reason(), LostReason::Released);
     assert!(!writer.is_finished());
+    assert_eq!(stage.inspect(&b).await.holder().map(|holder| holder.mode), Some(Mode::Write));
     assert_eq!(upgraded.release().await.expect("an answer"), Released::Released);
     drop(granted("the writer is next", writer).await);
 }
@@ -157,7 +177,7 @@ pub(super) async fn a_dropped_upgrade_releases(stage: &Stage) {
 pub(super) async fn a_revoked_upgrade_is_lost(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
     let upgradeable = a.rw_lock(stage.name()).upgradeable_read().await.expect("free");
-    let holder = stage.inspect(&b).await.holder.expect("it holds");
+    let holder = stage.inspect(&b).await.holder().cloned().expect("it holds");
     let reader = b.rw_lock(stage.name()).read().await.expect("beside it");
     let upgrade = tokio::spawn(upgradeable.upgrade());
     stage.waiters(&b, 1).await;
@@ -216,6 +236,9 @@ pub(super) async fn permits_are_counted(stage: &Stage) {
     let all = theirs.clone();
     let big = tokio::spawn(async move { all.acquire_many(3).await });
     stage.waiters(&a, 1).await;
+    let seen = stage.inspect(&a).await;
+    assert_eq!((seen.kind, seen.limit, seen.units), (Kind::Semaphore, 3, 2));
+    assert_eq!(shown(&seen), (vec![(Mode::Permits, 1); 2], vec![(Mode::Permits, 3)]));
     assert!(ours.try_acquire().await.expect("an answer").is_none(), "a permit is free, but others wait");
     assert_eq!(first.release().await.expect("an answer"), Released::Released);
     assert!(!big.is_finished(), "two of three are free");

@@ -25,13 +25,13 @@ async fn pushed(a: &mut Raw, b: &mut Raw, claim_ms: u64) -> (GrantId, Token, u64
 pub(super) async fn claim(stage: &Stage) {
     let (mut a, mut b) = (Raw::attach(stage).await, Raw::attach(stage).await);
     let (id, token, made_us) = pushed(&mut a, &mut b, 5_000).await;
-    let seen = a.inspect().await.holder.expect("held");
+    let seen = a.inspect().await.holder().cloned().expect("held");
     assert_eq!(seen.state, GrantState::Pushed);
     let again = b.acquire(id, LEASE_MS, leasehold_spec::Patience::Queue(place())).await;
     assert_eq!(again.now_us + left_us(&again), made_us + 5_000_000, "a repeat lengthens nothing");
     let renewed = b.renew(id, token, From::Now, LEASE_MS).await;
     assert_eq!(left_us(&renewed), LEASE_MS * 1000, "a session that has answered has the whole lease");
-    assert_eq!(a.inspect().await.holder.expect("held").state, GrantState::Held);
+    assert_eq!(a.inspect().await.holder().expect("held").state, GrantState::Held);
     assert_eq!(b.release(id, token).await.outcome, Outcome::Released);
 
     // A claim is no reason to hold longer than requested.
@@ -40,7 +40,7 @@ pub(super) async fn claim(stage: &Stage) {
 
     // Nobody answers: the grant ends with the claim, and not with the lease.
     let (id, token, _) = pushed(&mut a, &mut b, 100).await;
-    eventually("the claim has lapsed", async || a.inspect().await.holder.is_none()).await;
+    eventually("the claim has lapsed", async || a.inspect().await.holder().is_none()).await;
     assert_eq!(b.renew(id, token, From::Now, LEASE_MS).await.outcome, Outcome::Lost { how: LostHow::NotHeld });
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn lapse(stage: &Stage) {
     b.queue(alive, LEASE_MS, place()).await;
     let _ = a.release(first, token).await;
     assert_eq!(frozen.next_message().await.id, theirs[0]);
-    eventually("the claim has lapsed", async || a.inspect().await.holder.is_none()).await;
+    eventually("the claim has lapsed", async || a.inspect().await.holder().is_none()).await;
     let _ = a.ask(Op::Settle).await;
     assert!(a.is_held_by(alive).await, "one claim was lost to the frozen session, and not one for each of its waiters");
     let push = b.next_message().await;
@@ -95,7 +95,7 @@ pub(super) async fn revoke(stage: &Stage) {
     let again = b.ask(revoke(token, 5_000)).await;
     assert!(again.now_us + left_us(&again) <= first.now_us + left_us(&first), "its lease never grows");
     assert_eq!(a.renew(id, token, From::Now, LEASE_MS).await.outcome, Outcome::Lost { how: LostHow::Revoked });
-    assert_eq!(a.inspect().await.holder.expect("held").state, GrantState::Revoked);
+    assert_eq!(a.inspect().await.holder().expect("held").state, GrantState::Revoked);
     let waiter = b.id();
     b.queue(waiter, LEASE_MS, place()).await;
     assert_eq!(a.release(id, token).await.outcome, Outcome::Released, "what is left of it is given back");

@@ -21,7 +21,7 @@ pub(super) async fn cool_down(stage: &Stage) {
     let begun = a.ask(cool_down(COOL_MS)).await;
     assert_eq!((&begun.outcome, begun.highest), (&left(Was::Granted), token.plus(3)));
     let end_us = begun.now_us + COOL_MS * 1000;
-    let seen = b.inspect().await.holder.expect("it cools down");
+    let seen = b.inspect().await.holder().cloned().expect("it cools down");
     assert_eq!((seen.id, seen.token, seen.state), (id.public(), token.plus(3), GrantState::CoolingDown));
 
     // No request of the attempt lengthens it, or ends it.

@@ -21,7 +21,7 @@ pub(super) async fn queue_first(stage: &Stage) {
     let (waiter, newcomer) = (b.id(), c.id());
     b.queue(waiter, LEASE_MS, place()).await;
     a.shorten(SHORT_MS).await;
-    eventually("the holder's lease has ended", async || c.inspect().await.holder.is_none()).await;
+    eventually("the holder's lease has ended", async || c.inspect().await.holder().is_none()).await;
     let answer = c.acquire(newcomer, LEASE_MS, Patience::Try).await;
     assert!(matches!(answer.outcome, Outcome::Busy { .. }), "the queue comes first: {answer:?}");
     assert!(c.is_held_by(waiter).await);
@@ -124,7 +124,7 @@ pub(super) async fn place_of(stage: &Stage) -> (Raw, Token, u64) {
 
 pub(super) async fn place_kept(stage: &Stage) {
     let (a, token, _) = place_of(stage).await;
-    let held = a.inspect().await.holder.expect("the late one holds");
+    let held = a.inspect().await.holder().cloned().expect("the late one holds");
     assert_eq!(held.token, token);
     let _ = a.ask(Op::Revoke { holder: held.id, token, grace_ms: 0 }).await;
 }
@@ -189,7 +189,7 @@ pub(super) async fn leave(stage: &Stage) {
     let late = c.acquire(third, LEASE_MS, Patience::Queue(place())).await;
     assert_eq!(late.outcome, Outcome::Gone, "an acquire that comes behind its leave");
     assert_eq!(b.ask(Op::Leave { id: second, used: Token::NONE }).await.outcome, left(Was::Granted));
-    assert_eq!(a.inspect().await.holder, None);
+    assert_eq!(a.inspect().await.holder(), None);
 }
 
 /// All at once, as from a crowd.

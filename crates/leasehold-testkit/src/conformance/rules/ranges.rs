@@ -51,7 +51,7 @@ pub(super) async fn burnt(stage: &Stage) {
     let last = a.reserve_all(first, token).await;
     // The lease is shortened only now, however long the two exchanges took.
     assert_eq!(left_us(&a.renew(first, token, From::Now, SHORT_MS).await), SHORT_MS * 1000);
-    eventually("its lease has ended", async || b.inspect().await.holder.is_none()).await;
+    eventually("its lease has ended", async || b.inspect().await.holder().is_none()).await;
     let (next, _) = b.take_range(second, LEASE_MS, 1).await;
     assert!(next > last, "any token up to {last} may have been handed out: {next}");
     assert_eq!(b.release(second, next).await.outcome, Outcome::Released);

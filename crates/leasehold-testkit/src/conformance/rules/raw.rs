@@ -176,7 +176,7 @@ impl Raw {
     }
 
     pub(super) async fn is_held_by(&self, id: GrantId) -> bool {
-        self.inspect().await.holder.is_some_and(|holder| holder.id == id.public())
+        self.inspect().await.holder().is_some_and(|holder| holder.id == id.public())
     }
 
     /// Returns the next message.

@@ -77,14 +77,17 @@ pub(super) async fn late(stage: &Stage) {
     let refused = a.ask(Op::Acquire(acquire(id, past_us - 1))).await;
     assert_eq!(refused.outcome, Outcome::Late);
     assert!(refused.now_us >= past_us, "the answer has the time");
-    assert_eq!(a.inspect().await.holder, None, "nothing was done");
+    assert_eq!(a.inspect().await.holder(), None, "nothing was done");
     let token = a.take_as(id, LEASE_MS).await;
     assert_eq!(a.ask(Op::Acquire(acquire(other, past_us - 1))).await.outcome, Outcome::Late);
     assert_eq!(a.inspect().await.waiters, 0, "nor did it queue");
-    let end_us = a.now_us().await + a.inspect().await.holder.expect("held").left_us;
+    let end_us = a.now_us().await + a.inspect().await.holder().expect("held").left_us;
     let renew = Renew { id, token, from: From::Now, lease_ms: 4 * LEASE_MS, not_after_us: past_us - 1 };
     assert_eq!(a.ask(Op::Renew(renew)).await.outcome, Outcome::Late);
     let now_us = a.now_us().await;
-    assert!(now_us + a.inspect().await.holder.expect("held").left_us <= end_us + LEASE_MS * 1000, "nor was it renewed");
+    assert!(
+        now_us + a.inspect().await.holder().expect("held").left_us <= end_us + LEASE_MS * 1000,
+        "nor was it renewed"
+    );
     assert_eq!(a.release(id, token).await.outcome, Outcome::Released, "a release is never late");
 }

@@ -226,7 +226,7 @@ impl Census {
     fn note(&self, node: usize, name: &Name, seen: Inspection, highest: Token) {
         let mut known = self.known();
         known.highest = known.highest.max(highest);
-        if seen.holder.is_none() && seen.waiters == 0 {
+        if seen.holder().is_none() && seen.waiters == 0 {
             return; // The record has neither.
         }
         if known.names.len() < MOST || known.names.contains_key(name) {
@@ -275,7 +275,7 @@ impl Census {
 fn one(name: &Name, nodes: &BTreeMap<usize, Inspection>, members: &[Member]) -> String {
     let mut says: Vec<(String, Vec<&str>)> = Vec::new();
     for (node, seen) in nodes {
-        let what = match (&seen.holder, seen.waiters) {
+        let what = match (seen.holder(), seen.waiters) {
             (Some(holder), _) if holder.state == GrantState::CoolingDown => {
                 format!("was released by {} and is kept for its minimum hold", plain(&holder.label))
             }

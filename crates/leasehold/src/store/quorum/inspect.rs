@@ -27,7 +27,7 @@ pub(super) async fn inspect(links: Arc<Links>, name: Name) -> Result<(Answer, Ve
     let holder = tally.shown().cloned();
     let waiters = views.iter().flatten().map(|view| view.waiters).max().unwrap_or(0);
     let nodes = views.iter().enumerate().map(|(node, seen)| view(&links, node, seen.as_ref())).collect();
-    Ok((answer(begun_us, &tally, Outcome::Inspected(Inspection { holder, waiters })), nodes))
+    Ok((answer(begun_us, &tally, Outcome::Inspected(Inspection::of_mutex(holder, waiters))), nodes))
 }
 
 fn view(links: &Links, node: usize, seen: Option<&Inspection>) -> NodeView {
@@ -35,8 +35,10 @@ fn view(links: &Links, node: usize, seen: Option<&Inspection>) -> NodeView {
     let status = member.status();
     let says = match (seen, status.quarantine_us(now_us)) {
         (_, Some(left_us)) => NodeSays::Resting { left: Duration::from_micros(left_us) },
-        (Some(Inspection { holder: Some(holder), .. }), None) => NodeSays::Voted(holder.clone().into()),
-        (Some(Inspection { holder: None, .. }), None) => NodeSays::Free,
+        (Some(seen), None) => match seen.holder() {
+            Some(holder) => NodeSays::Voted(holder.clone().into()),
+            None => NodeSays::Free,
+        },
         // The node was not connected yet when the others were asked.
         (None, None) if matches!(status, NodeStatus::Votes) => {
             NodeSays::Nothing { why: "is connected just now".into() }

@@ -179,7 +179,7 @@ impl Tally {
 
     fn holders(&self) -> impl Iterator<Item = &Holder> {
         self.cast().filter_map(|(_, vote)| match &vote.said {
-            Said::Inspected(seen) => seen.holder.as_ref(),
+            Said::Inspected(seen) => seen.holder(),
             _ => None,
         })
     }

@@ -200,8 +200,9 @@ fn inspect_waits_for_answers_that_can_change_its_result() {
     let shows = |session: Option<u128>| {
         let id = |session| PublicId { session: SessionId(session), counter: 1 };
         let (token, label, state) = (token(TOKEN), String::new(), leasehold_spec::GrantState::Held);
-        let holder = session.map(|session| Holder { id: id(session), token, left_us: 50, label, state });
-        cast(Said::Inspected(leasehold_spec::Inspection { holder, waiters: 0 }))
+        let (units, mode) = (1, leasehold_spec::ShownMode::Plain);
+        let holder = session.map(|session| Holder { id: id(session), token, left_us: 50, label, state, units, mode });
+        cast(Said::Inspected(leasehold_spec::Inspection::of_mutex(holder, 0)))
     };
     // One node shows a holder, one shows none, and the third has not answered.
     let partly = tally(vec![shows(Some(1)), shows(None), Pending]);

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, NAME_MAX, RANGE_END, RANGE_MAX, TOKEN_END};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Outcome, Rest, SessionId, Token, Was,
+    Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, Joined, Kind, LostHow, Name, Outcome,
+    Rest, SessionId, ShownMode, Token, Waiter, Was,
 };
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
@@ -209,9 +210,9 @@ fn range() -> impl Strategy<Value = u64> {
 
 /// Returns an answer, and the reply of the script. No lease ends before the time of the reply.
 fn answer() -> impl Strategy<Value = (Answer, String)> {
-    let outcome = (0..11_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7), range());
+    let outcome = (0..12_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7), range(), (id(), text()));
     let parts = (0..10_u64.pow(15), token(), contention(), rest(), any::<Option<u16>>(), outcome);
-    parts.prop_map(|(now_us, highest, contention, rest, claim, (which, token, ticket, length_ms, range))| {
+    parts.prop_map(|(now_us, highest, contention, rest, claim, (which, token, ticket, length_ms, range, about))| {
         let left_us = length_ms * 1000;
         let lease = format!("{now_us:016} {length_ms:08}");
         let (word, outcome, tail) = match which {
@@ -231,6 +232,10 @@ fn answer() -> impl Strategy<Value = (Answer, String)> {
             7 => ("RELEASED", Outcome::Released, String::new()),
             8 => ("RESERVED", Outcome::Reserved { range }, format!(" {range:08}")),
             9 => ("LEFT", Outcome::Left { was: Was::Granted }, " granted".to_owned()),
+            10 => {
+                let (seen, tail) = inspected((now_us, token), (left_us, &lease), about);
+                ("INSPECTED", Outcome::Inspected(seen), tail)
+            }
             _ => ("REVOKING", Outcome::Revoking { left_us }, format!(" {lease}")),
         };
         let handed_claim_ms = claim.map(u64::from);
@@ -243,6 +248,27 @@ fn answer() -> impl Strategy<Value = (Answer, String)> {
         );
         (Answer { now_us, highest, contention, rest, handed_claim_ms, outcome }, said)
     })
+}
+
+/// Returns what an inspection shows: a holder and two waiters with the same label.
+fn inspected(
+    (now_us, token): (u64, Token),
+    (left_us, lease): (u64, &str),
+    (id, label): (GrantId, String),
+) -> (Inspection, String) {
+    let (id, mode, units) = (id.public(), ShownMode::Upgradeable, 3);
+    let holder = Holder { id, token, left_us, label: label.clone(), state: GrantState::Pushed, units, mode };
+    let waiter = |left_us| Waiter { id, units, mode, left_us, label: label.clone() };
+    let queue = vec![waiter(None), waiter(Some(left_us + 1))];
+    let (holders, kind) = (vec![holder], Kind::Semaphore);
+    let shown = format!("{} 3 U {:03}{label}", id.wire(), label.len());
+    let text = format!(
+        " S 9 3 1 70 h {lease} P {:016} {shown} w {:016} {shown} w {:016} {shown}",
+        token.get(),
+        0,
+        now_us + left_us + 1
+    );
+    (Inspection { kind, limit: 9, units, holders, grants: 1, queue, waiters: 70 }, text)
 }
 
 pub(super) fn letter(contention: Contention) -> &'static str {

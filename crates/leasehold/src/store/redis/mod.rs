@@ -32,6 +32,7 @@ mod fields;
 mod fuzz;
 mod gather;
 mod handshake;
+mod inspection;
 mod keys;
 pub(crate) mod layout;
 mod link;

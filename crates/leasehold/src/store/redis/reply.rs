@@ -7,10 +7,11 @@ use std::str::FromStr;
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, From as Since, GrantId, GrantState, Holder, Inspection, Joined, Name, Op,
-    Outcome, Refusal, Renew, Rest, SessionId, Token,
+    Answer, Contention, Delivery, Event, From as Since, GrantId, Joined, Name, Op, Outcome, Refusal, Renew, Rest,
+    SessionId, Token,
 };
 
+use super::inspection::inspection;
 use super::keys::Keys;
 use super::layout::field;
 use super::pool::call::kind;
@@ -38,7 +39,6 @@ pub(super) enum To {
     PoolRenew {
         lease_ms: u64,
     },
-    PoolInspect,
     Other,
 }
 
@@ -47,7 +47,6 @@ impl To {
     pub(super) fn new(op: &Op, encoding: Encoding) -> Self {
         match (encoding, op) {
             (Encoding::Pool, Op::Release { .. }) => Self::PoolRelease,
-            (Encoding::Pool, Op::Inspect) => Self::PoolInspect,
             (Encoding::Pool, Op::Renew(renew)) => Self::renewal(renew, encoding),
             _ => Self::from(op),
         }
@@ -111,7 +110,7 @@ pub(super) fn parse(to: To, text: &str) -> Option<Reply<Answer>> {
         (_, "OTHER") => Some(Reply::Other),
         (To::Release { last }, "RELEASED") => Some(Reply::Sound(quiet(0, last, Outcome::Released))),
         _ => Reply::refusal(text)
-            .or_else(|| report(to, text).map(Reply::Sound))
+            .or_else(|| report(text).map(Reply::Sound))
             .or_else(|| is_begun(text, is_report).then_some(Reply::Damaged)),
     }
 }
@@ -131,7 +130,7 @@ fn quiet(now_us: u64, highest: Token, outcome: Outcome) -> Answer {
     Answer { now_us, highest, contention: Contention::None, rest: Rest::Done, handed_claim_ms: None, outcome }
 }
 
-fn report(to: To, text: &str) -> Option<Answer> {
+fn report(text: &str) -> Option<Answer> {
     let mut words = Words::of(text);
     let word = words.next()?;
     let now_us = words.number()?;
@@ -171,9 +170,8 @@ fn report(to: To, text: &str) -> Option<Answer> {
         "REFUSED" => Outcome::Refused(refusal(&mut words)?),
         "LOWERED" => Outcome::Lowered,
         "RESIZED" => Outcome::Resized,
-        // A label ends the reply: it may have blanks in it.
         "INSPECTED" => {
-            let outcome = Outcome::Inspected(inspection(to, words, now_us, highest)?);
+            let outcome = Outcome::Inspected(inspection(words, now_us)?);
             return Some(Answer { now_us, highest, contention, rest, handed_claim_ms, outcome });
         }
         _ => return None,
@@ -190,24 +188,6 @@ fn refusal(words: &mut Words<'_>) -> Option<Refusal> {
         "grant" => Some(Refusal::NoGrant),
         _ => None,
     }
-}
-
-fn inspection(to: To, mut words: Words<'_>, now_us: u64, highest: Token) -> Option<Inspection> {
-    let waiters = words.number()?;
-    if words.is_at_end() {
-        return Some(Inspection { holder: None, waiters });
-    }
-    let left_us = left(&mut words, now_us)?;
-    let state = match words.next()? {
-        "H" => GrantState::Held,
-        "P" => GrantState::Pushed,
-        "R" => GrantState::Revoked,
-        "C" => GrantState::CoolingDown,
-        _ => return None,
-    };
-    let token = if matches!(to, To::PoolInspect) { words.token()? } else { highest };
-    let (id, label) = (words.public_id()?, words.rest()?.to_owned());
-    Some(Inspection { holder: Some(Holder { id, token, left_us, label, state }), waiters })
 }
 
 /// Reads a message to an inbox. Returns `None` for garbage.

@@ -42,7 +42,7 @@ fn digests_change_only_with_the_code() {
         ("cool_down", "c73d56fc5609c4d008d0acf8debfa9d2bdc663b8"),
         ("revoke", "add147731d29c94de1162e7d563bceb26aa3d5c2"),
         ("settle", "01b9120af771cdfebb09ce54fdc403543a763177"),
-        ("inspect", "9cb46222b2f4681128590fd264dce8c1f7c92392"),
+        ("inspect", "77e813ddefbc1cc5ff18712d56c66fec6747e105"),
         ("pool/acquire", "062d15f366f82a6f228444e7b4514a29afd1903a"),
         ("pool/renew", "ca873cd0f1b1da9ad667b338b93c40a76657f8ab"),
         ("pool/release", "b992695a3777290320267f220cc76c4f25d5e79b"),
@@ -52,7 +52,7 @@ fn digests_change_only_with_the_code() {
         ("pool/resize", "a89f41da69de242a8fb5e1defc4ae186ceda8b64"),
         ("pool/revoke", "e85668f31eeb0fb4f33a7e6392dbc5e11048b6c7"),
         ("pool/settle", "bc7cf38bb2da64e7b475f402aa6b061c086e30a5"),
-        ("pool/inspect", "3be90d06e68d7d64f858a793de83c10aff465ce2"),
+        ("pool/inspect", "c6cbb0cfeda8bc9f6dc26ebbb925976950eddaee"),
         ("node/ask", "6b62fda3afda18eefe34fcc0a28ae5cd6f1387ac"),
         ("node/renew", "32218e6fa8fdd5ed010c12c638e8c44fc94a9180"),
         ("node/give_back", "bdbb2e4db2673bbaa73461c618091b98f69dc7af"),
@@ -183,6 +183,8 @@ fn bounds_of_locks_are_those_of_the_specification() {
     );
     let (settle, renew, release) = (Script::Settle.source(), Script::Renew.source(), Script::Release.source());
     assert!(settle.contains(&bounds), "part/open.lua has other bounds than: {bounds}");
+    let shown = format!("local SHOWN = {}\n", limits::SHOWN_MAX);
+    assert!(Script::Inspect.source().contains(&shown), "inspect.lua shows others");
     let lead = format!("local LEAD_US, REVOKE_NOTIFIED = {}, {}\n", limits::TOKEN_LEAD_US, limits::REVOKE_NOTIFIED);
     assert!(settle.contains(&lead), "part/open.lua has another lead, or notifies others");
     let usual = format!("<= '{:08}'", limits::RANGE_MAX);

@@ -56,6 +56,17 @@ impl<'a> Words<'a> {
         self.0
     }
 
+    /// Reads a label, which may have blanks in it: its number of bytes in three digits, and its bytes.
+    pub(super) fn label(&mut self) -> Option<&'a str> {
+        let (digits, text) = self.0?.split_at_checked(field!(TAIL.label_length).width)?;
+        let (label, behind) = text.split_at_checked(number(digits)?.try_into().ok()?)?;
+        self.0 = match behind {
+            "" => None,
+            behind => Some(behind.strip_prefix(' ')?),
+        };
+        Some(label)
+    }
+
     pub(super) fn is_at_end(&self) -> bool {
         self.0.is_none()
     }

@@ -131,12 +131,12 @@ async fn revoke(turn: Turn<'_>) {
     turn.doing("revoke");
     let mutex = turn.client.mutex(name);
     let Ok(seen) = mutex.inspect().await else { return shift.count("inspect failed") };
-    let Some(holder) = seen.holder else { return };
+    let Some(holder) = seen.holder() else { return };
     let grace = Duration::from_millis(*turn.random.pick(&[0, 200, 1_000]));
     // The excuse is recorded before the call, because a client that is killed during the call cannot record it any
     // more. A reply is awaited for two seconds.
     excuse_revoked(&turn, grace + Duration::from_secs(2));
-    let answer = mutex.revoke(&holder, grace).await;
+    let answer = mutex.revoke(holder, grace).await;
     if answer.is_err() {
         // The revocation may still be carried out.
         excuse_revoked(&turn, grace + Duration::from_secs(5));

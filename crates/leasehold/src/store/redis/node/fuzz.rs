@@ -2,7 +2,7 @@
 
 use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::node::{Bell, Rings, Said, Vote};
-use leasehold_spec::{GrantState, Holder, Inspection, LostHow, Name, SessionId, Was};
+use leasehold_spec::{GrantState, Holder, Inspection, LostHow, Name, SessionId, ShownMode, Was};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 
 use super::reply::{To, bell, greeting, parse};
@@ -39,13 +39,12 @@ fn answer() -> impl Strategy<Value = (Vote, String)> {
             11 => ("REVOKING", Said::Revoking { left_us }, format!(" {left_us}")),
             12 => ("NOTHELD", Said::NotHeld, String::new()),
             13 => ("SETTLED", Said::Settled, String::new()),
-            14 => {
-                ("INSPECTED", Said::Inspected(Inspection { holder: None, waiters: length_ms }), format!(" {length_ms}"))
-            }
+            14 => ("INSPECTED", Said::Inspected(Inspection::of_mutex(None, length_ms)), format!(" {length_ms}")),
             _ => {
                 let tail = format!(" {range}{lease} H {:016} {} {label}", token.get(), public.wire());
-                let holder = Holder { id: public, token, left_us, label, state: GrantState::Held };
-                ("INSPECTED", Said::Inspected(Inspection { holder: Some(holder), waiters: range }), tail)
+                let (state, mode) = (GrantState::Held, ShownMode::Plain);
+                let holder = Holder { id: public, token, left_us, label, state, units: 1, mode };
+                ("INSPECTED", Said::Inspected(Inspection::of_mutex(Some(holder), range)), tail)
             }
         };
         let called = if has_called { "C" } else { "-" };

@@ -4,7 +4,9 @@ use std::str::FromStr;
 
 use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::node::{Abstention, Bell, Charter, Renewal, Request, Rings, Said, Vote};
-use leasehold_spec::{Contention, From as Since, GrantId, GrantState, Holder, Inspection, Name, SessionId, Token, Was};
+use leasehold_spec::{
+    Contention, From as Since, GrantId, GrantState, Holder, Inspection, Name, SessionId, ShownMode, Token, Was,
+};
 
 use crate::store::redis::keys::Keys;
 use crate::store::redis::layout::field;
@@ -147,7 +149,7 @@ fn report(text: &str) -> Option<Vote> {
 fn inspection(mut words: Words<'_>, now_us: u64) -> Option<Inspection> {
     let waiters = words.number()?;
     if words.is_at_end() {
-        return Some(Inspection { holder: None, waiters });
+        return Some(Inspection::of_mutex(None, waiters));
     }
     let left_us = left(&mut words, now_us)?;
     let state = match words.next()? {
@@ -157,7 +159,8 @@ fn inspection(mut words: Words<'_>, now_us: u64) -> Option<Inspection> {
         _ => return None,
     };
     let (token, id, label) = (words.token()?, words.public_id()?, words.rest()?.to_owned());
-    Some(Inspection { holder: Some(Holder { id, token, left_us, label, state }), waiters })
+    let holder = Holder { id, token, left_us, label, state, units: 1, mode: ShownMode::Plain };
+    Some(Inspection::of_mutex(Some(holder), waiters))
 }
 
 /// Reads what is left of a lease. A call is written as one that ends then and has no length.

@@ -1,0 +1,131 @@
+//! `--shared` and `--permits`: locks that several runs hold at a time.
+
+use leasehold::Leasehold;
+use tempfile::TempDir;
+
+use crate::bench::{Ended, NAME, Run, leasehold};
+
+/// Whether `file:` has read-write locks and semaphores. Without them, the store refuses them in plain words.
+const FILE_HAS_POOLS: bool = false;
+
+struct Host {
+    url: String,
+    _dir: TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { url: format!("file:{}", dir.path().join("store").display()), _dir: dir }
+    }
+
+    fn run(&self, options: &[&str]) -> Run {
+        Run::start(&self.url, options, &["sh", "-c", "echo ready; read line"])
+    }
+
+    /// Starts a run, and waits until its command runs.
+    fn runs(&self, options: &[&str]) -> Run {
+        let mut run = self.run(options);
+        run.read_to("ready\n");
+        run
+    }
+
+    fn ends(&self, options: &[&str]) -> Ended {
+        self.run(options).ends()
+    }
+
+    fn shows(&self, verb: &[&str]) -> String {
+        let output = leasehold().args(verb).args(["--store", &self.url]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Whether the store has such names. If it has none, the run says so.
+    fn has_pools(&self, options: &[&str]) -> bool {
+        if !FILE_HAS_POOLS {
+            let refused = self.ends(options);
+            assert_eq!((refused.code, refused.out.as_str()), (Some(125), ""), "{refused:?}");
+            assert!(refused.err.contains("this store has no "), "{refused:?}");
+            assert!(refused.err.contains(&format!("\"{NAME}\"")), "{refused:?}");
+        }
+        FILE_HAS_POOLS
+    }
+}
+
+#[test]
+fn shared_runs_hold_together_and_keep_a_writer_out() {
+    let host = Host::new();
+    if !host.has_pools(&["--shared"]) {
+        return;
+    }
+    let mut readers = [host.runs(&["--shared", "--holder", "one"]), host.runs(&["-s", "--holder", "two"])];
+    let shown = host.shows(&["inspect", NAME]);
+    assert!(shown.starts_with("job: read-write lock, 2 readers; nobody waits\n  reads: one (grant "), "{shown}");
+    let json: serde_json::Value = serde_json::from_str(&host.shows(&["inspect", NAME, "--json"])).unwrap();
+    assert_eq!((&json["kind"], &json["holder_count"]), (&"read_write".into(), &2.into()), "{json}");
+    assert!(host.shows(&["ls"]).contains("rwlock, read"));
+    for reader in &mut readers {
+        reader.write("\n");
+    }
+    assert!(readers.into_iter().all(|reader| reader.ends().code == Some(0)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_makes_shared_runs_busy() {
+    let host = Host::new();
+    if !host.has_pools(&["--shared"]) {
+        return;
+    }
+    let client = Leasehold::builder(&host.url).holder("host/writer").connect().await.unwrap();
+    let writer = client.rw_lock(NAME).write().await.unwrap();
+    let busy = host.ends(&["--shared", "--no-wait"]);
+    assert!(busy.code == Some(124) && busy.err.contains("\"job\" is held by host/writer"), "{busy:?}");
+    drop(writer);
+    let mut run = host.runs(&["--shared", "other"]);
+    run.write("\n");
+    assert_eq!(run.ends().code, Some(0));
+}
+
+#[test]
+fn permits_are_counted() {
+    let host = Host::new();
+    if !host.has_pools(&["--limit", "3"]) {
+        return;
+    }
+    let mut two = host.runs(&["--permits", "2", "--limit", "3", "--holder", "two"]);
+    let busy = host.ends(&["--permits", "2", "--limit", "3", "--no-wait"]);
+    assert!(busy.code == Some(124) && busy.err.contains("\"job\" is held by two"), "{busy:?}");
+    let mut one = host.runs(&["--limit", "3", "--holder", "one"]);
+    let shown = host.shows(&["inspect", NAME]);
+    assert!(shown.starts_with("job: semaphore, 3 of 3 permits taken; nobody waits\n  holds 2 permits: two"), "{shown}");
+    assert!(host.shows(&["ls"]).contains("semaphore 3/3"));
+    for (options, known) in [
+        (&["--limit", "4"][..], "a semaphore with 3 permits"),
+        (&["--shared"], "a semaphore with 3 permits"),
+        (&[], "a semaphore with 3 permits"),
+    ] {
+        let refused = host.ends(&[options, &["--no-wait"]].concat());
+        assert!(refused.code == Some(125) && refused.err.contains(known), "{options:?}: {refused:?}");
+    }
+    let several = leasehold().args(["revoke", NAME, "--store", &host.url]).output().unwrap();
+    assert_eq!(several.status.code(), Some(2), "two hold: {several:?}");
+    for run in [&mut two, &mut one] {
+        run.write("\n");
+    }
+    assert_eq!([two.ends().code, one.ends().code], [Some(0); 2]);
+}
+
+#[test]
+fn options_that_contradict_each_other_are_refused() {
+    for (options, says) in [
+        (&["--permits", "2"][..], "--limit <N>"),
+        (&["--permits", "3", "--limit", "2"], "--permits 3 is more than --limit 2"),
+        (&["--limit", "0"], "from 1 to 999999"),
+        (&["--limit", "1000000"], "from 1 to 999999"),
+        (&["--shared", "--limit", "2"], "cannot be used with"),
+        (&["--shared", "--min-hold", "1m"], "cannot be used with"),
+        (&["--limit", "2", "--min-hold", "1m"], "cannot be used with"),
+    ] {
+        let ended = Run::start("redis://127.0.0.1:1", options, &["true"]).ends();
+        assert!(ended.code == Some(2) && ended.err.contains(says), "{options:?}: {ended:?}");
+    }
+}
