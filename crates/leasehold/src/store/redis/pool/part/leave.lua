@@ -4,22 +4,23 @@
 -- or cools down (P23) ends at another time than its waiters know, and the server does nothing by itself at that time.
 local function notify_next(pool)
   if pool.marked ~= 'M' or pool.counts == 0 then return end
-  local ending, first_us
-  local function visit(grant)
-    if string.find(sub(grant, GRANT.state), '[RC]') and (not ending or end_of(grant) < first_us) then
-      ending, first_us = grant, end_of(grant)
-    end
+  local ending, ends
+  local function visit(field, grant)
+    if not string.find(sub(grant, GRANT.state), '[RC]') then return end
+    -- Of two with the same end, the one with the smaller ID.
+    local key = format('%016.0f', end_of(grant)) .. field
+    if not ending or key < ends then ending, ends = grant, key end
   end
   local stored = redis.call('HSCAN', pool.name, '0', 'MATCH', 'g*', 'COUNT', SCANNED)[2]
   for at = 1, #stored, 2 do
-    if pool.puts[stored[at]] == nil then visit(stored[at + 1]) end
+    if pool.puts[stored[at]] == nil then visit(stored[at], stored[at + 1]) end
   end
   for field, grant in pairs(pool.puts) do
-    if grant and sub(field, FIELD.kind) == 'g' then visit(grant) end
+    if grant and sub(field, FIELD.kind) == 'g' then visit(field, grant) end
   end
   if not ending then return end
   local who, looked_at, notified, before = pool.head, 0, 0, nil
-  local rest = ' ' .. sub(ending, GRANT.token) .. ' ' .. format('%.0f', first_us - now_us) .. ' ' .. now .. ' ' .. level(pool)
+  local rest = ' ' .. sub(ending, GRANT.token) .. ' ' .. format('%.0f', end_of(ending) - now_us) .. ' ' .. now .. ' ' .. level(pool)
 --&
     .. ' D 00000001 ' .. pool.name
   while who and who ~= NOBODY and looked_at < SETTLE_STEPS and notified < REVOKE_NOTIFIED do
