@@ -249,6 +249,8 @@ pub enum Mutant {
     P33ComesBackInVain,
     /// P34: the last message of a step that stopped does not say so.
     P34MessageIsSilent,
+    /// P34: a waiter whose reply says MORE waits for the end of the first lease.
+    P34WaiterForgetsMore,
     /// P37: an upgrade does not wait for the other readers.
     P37WaitsForNobody,
     /// P37: a session believes that a grant is lost while its upgrade waits.
