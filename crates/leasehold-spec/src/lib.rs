@@ -46,7 +46,7 @@ pub use answer::{
 };
 pub use env::Env;
 pub use grant::{Grant, GrantState};
-pub use grants::Grants;
+pub use grants::{Grants, Unread};
 pub use id::{GrantId, NotAnId, PublicId, SessionId, Token};
 pub use name::{BadName, Name};
 pub use op::{Acquire, From, Hears, Op, Order, Patience, Place, Renew};
