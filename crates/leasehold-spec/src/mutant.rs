@@ -197,8 +197,12 @@ pub enum Mutant {
     P26IsReborn,
     /// P26: a process that has lost the path to the store closes its life.
     P26DiesWithPath,
+    /// P26: a step that has checked 64 holders of a pool does not say that there are more.
+    P26ForgetsTheRest,
     /// P27: clients do not wait for a turn, but use the waiting of SQLite.
     P27NoTurn,
+    /// P27: a program changes the layout of a database that programs of an earlier version use.
+    P27ChangesUnderOthers,
     /// P27: every request of a client waits behind all of its earlier requests.
     P27AllWait,
     /// P27: a process that has a removed directory open goes on with it.

@@ -49,7 +49,7 @@ async fn a_newer_layout_is_left_alone_and_both_are_named() {
     store.database().pragma_update(None, "user_version", 7).unwrap();
     let error = store.refused().await;
     assert_error(&error, ErrorKind::Foreign, "layout 7");
-    assert_error(&error, ErrorKind::Foreign, "knows layout 2");
+    assert_error(&error, ErrorKind::Foreign, "knows layout 3");
 }
 
 #[tokio::test]

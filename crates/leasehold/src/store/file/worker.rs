@@ -199,12 +199,11 @@ impl Worker {
             return batch.iter().map(|_| Err(gone())).collect();
         };
         let (watches, live) = (&self.watches, Arc::clone(&site.live));
-        let is_ours = |session| own.contains(&session);
         let is_dead = |session| match own.contains(&session) || watches.sees(session) {
             true => false,
             false => matches!(live.pulse(session), Pulse::Dead),
         };
-        let ask = Ask { world: &*self.world, waiting: &self.shown.waiting, is_dead: &is_dead, is_ours: &is_ours };
+        let ask = Ask { world: &*self.world, waiting: &self.shown.waiting, is_dead: &is_dead, own: &own };
         match site.apply(&ask, batch) {
             Ok(all) => {
                 let mut told = Vec::new();
@@ -239,20 +238,20 @@ impl Worker {
         if let Some(next) = done.next.filter(|_| !is_on(Mutant::P26NextIsBlind)) {
             live.ring(next);
         }
-        let others = done.holder.filter(|holder| !self.is_own(*holder));
-        if !done.waits && others == done.holder {
+        if !done.contains_us {
             self.shown.presence.leave(name);
         }
-        match others.filter(|_| done.waits) {
-            Some(holder) => self.watch(name, holder, live),
-            None => self.watches.forget(name),
+        match done.others {
+            _ if !done.waits => self.watches.forget(name),
+            None => {}
+            Some(others) => self.watch(name, &others, live),
         }
         done.answer
     }
 
-    fn watch(&mut self, name: &Name, holder: SessionId, live: &Live) {
-        if self.watches.watch(name, holder, live).is_dead() {
-            // The holder died between the step and now.
+    fn watch(&mut self, name: &Name, holders: &[SessionId], live: &Live) {
+        if self.watches.watch(name, holders, live) {
+            // A holder died between the step and now.
             self.attached.values().for_each(|one| (one.inbox)(Message::Look(name.clone())));
         }
     }
@@ -269,10 +268,12 @@ impl Worker {
         }
         let live = Arc::clone(&site.live);
         for name in self.watches.names() {
-            let Some(holder) = self.site.as_ref().and_then(|site| site.holder(&name)) else { continue };
-            match self.is_own(holder) {
-                true => self.watches.forget(&name),
-                false => self.watch(&name, holder, &live),
+            let holders = self.site.as_ref().map(|site| site.holders(&name)).unwrap_or_default();
+            let others: Vec<_> = holders.iter().copied().filter(|one| !self.is_own(*one)).collect();
+            match (holders.is_empty(), others.is_empty()) {
+                (true, _) => {}
+                (false, true) => self.watches.forget(&name),
+                (false, false) => self.watch(&name, &others, &live),
             }
         }
     }
