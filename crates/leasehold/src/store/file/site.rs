@@ -140,6 +140,9 @@ impl Site {
                 }
                 (Err(Trouble::NoRoom(_)), Room::LogCopiedBack) => {
                     ballast::drop(&self.directory);
+                    // The first copy may have failed: the database can be much shorter than its log. If the log used up the
+                    // room instead, there would be none for the next copy.
+                    self.copy_log_back();
                     Room::BallastDropped
                 }
                 (tried, _) => break tried,
