@@ -27,7 +27,8 @@ use crate::reentry::Handle;
 /// [`Semaphore::resize`] changes the number.
 ///
 /// A semaphore is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid name,
-/// lease or number. So far only the store `memory:` has semaphores. Others refuse the first call with `Unsupported`.
+/// lease or number. So far the stores `memory:` and `file:` have semaphores. Others refuse the first call with
+/// `Unsupported`.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {

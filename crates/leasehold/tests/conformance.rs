@@ -2,8 +2,8 @@
 
 use leasehold_testkit::conformance::{Backend, Cell, HandOver, Verdict, run};
 
-/// The cells of read-write locks and semaphores that have a meaning. So far only the embedded store and a directory have such
-/// names.
+/// The cells of read-write locks and semaphores that have a meaning. So far only the embedded store and a directory
+/// have them.
 const POOLS: usize = 642;
 
 fn conforms(backend: Backend, unsupported: usize) {

@@ -1,6 +1,6 @@
 //! Compares the store with the specification: random histories over links of many clients, each with its memory of a
-//! name, and over `step`; with equal answers, messages and rows after each request. A third of the histories are of mutexes,
-//! a third of read-write locks, and a third of semaphores.
+//! name, and over `step`; with equal answers, messages and rows after each request. A third of the histories are of
+//! mutexes, a third of read-write locks, and a third of semaphores.
 //!
 //! `LEASEHOLD_SEED=… cargo test -p leasehold --test file histories` repeats one history.
 
@@ -332,8 +332,8 @@ impl Rig {
         }
     }
 
-    /// Waits until the receiver of the first message gets it. A message that is sent again is received again. Messages about
-    /// several grants of a pool can come in another order than that of the step: each is about its own grant.
+    /// Waits until the receiver of the first message gets it. A message that is sent again is received again. Messages
+    /// about several grants of a pool can come in another order than that of the step: each is about its own grant.
     async fn receives(&mut self, deliveries: &[Delivery]) {
         let key = |delivery: &Delivery| (delivery.id, delivery.token, delivery.event);
         let (delivery, contention) = (&deliveries[0], self.model.contention());

@@ -338,8 +338,8 @@ async fn p38_a_try_on_a_connection_that_stands_still_is_not_forgotten() {
     drop(stuck);
 }
 
-/// The step of an acquire stopped at its bound. The first lease ends in an hour, and nothing else happens at the store before
-/// that.
+/// The step of an acquire stopped at its bound. The first lease ends in an hour, and before that nothing else happens at
+/// the store.
 #[tokio::test]
 async fn p34_a_waiter_that_is_told_of_more_asks_again_at_once() {
     let mut harness = Harness::new().await;

@@ -1,9 +1,9 @@
 //! P26: the leases of dead sessions, and the grants that a step reads.
 //!
-//! A step that could serve somebody first gives the leases of dead holders back on their behalf. For that it connects to the
-//! lives of the holders. A mutex has one holder. A pool can have thousands, so a step checks at most 64 of their sessions and
-//! gives back at most 64 grants. If more are left, its reply says MORE, and the next step of this client goes on behind them.
-//! A step of a pool that serves everybody who asks checks nobody.
+//! A step that could serve somebody first gives the leases of dead holders back on their behalf. For that it connects to
+//! the lives of the holders. A mutex has one holder. A pool can have thousands, so a step checks at most 64 of their
+//! sessions and gives back at most 64 grants. If more are left, its reply says MORE, and the next step of this client
+//! goes on behind them. A step of a pool that serves everybody who asks checks nobody.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Env, Grant, GrantId, Kind, Mode, Name, Op, Resource, Rest, SessionId};
 use rusqlite::Connection;
 
-use super::plain::Bad;
+use super::cells::Bad;
 use super::pool::Part;
 use super::record::Record;
 
@@ -101,8 +101,8 @@ fn read_named(part: &mut Part<'_>, resource: &Resource, op: &Op) -> Result<(), B
     Ok(())
 }
 
-/// Whether the request gives back a grant that it holds, and nobody waits. Its step concerns no other grant (P33): the usual
-/// release reads one of perhaps thousands that have ended.
+/// Whether the request gives back a grant that it holds, and nobody waits. Its step concerns no other grant (P33): the
+/// usual release reads one of perhaps thousands that have ended.
 fn leaves_others_alone(resource: &Resource, part: &Part<'_>, op: &Op) -> bool {
     let holds = |id: &GrantId| part.get(*id).filter(|grant| grant.is_held());
     let gives_back = match op {

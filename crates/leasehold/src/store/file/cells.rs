@@ -1,10 +1,28 @@
-//! The values of a row. A database can contain anything, so every value is checked.
+//! The values of a row, and the error of a row that makes no sense. A database can contain anything, so every value is
+//! checked.
 
 use leasehold_spec::limits::{LABEL_MAX, LEASE_MAX_MS, PERMITS_MAX};
 use leasehold_spec::{GrantId, GrantState, Mode, SessionId, Token};
 use rusqlite::Row;
 
-use super::plain::Bad;
+/// An error of a record.
+#[derive(Debug)]
+pub(super) enum Bad {
+    Sql(rusqlite::Error),
+    Nonsense(String),
+}
+
+impl From<rusqlite::Error> for Bad {
+    fn from(error: rusqlite::Error) -> Self {
+        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
+        match error {
+            FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..) => {
+                Self::Nonsense(error.to_string())
+            }
+            error => Self::Sql(error),
+        }
+    }
+}
 
 pub(super) fn sane(is: bool, why: &str) -> Result<(), Bad> {
     if is { Ok(()) } else { Err(Bad::Nonsense(why.to_owned())) }

@@ -109,9 +109,9 @@ impl Database {
         made.commit()
     }
 
-    /// Changes a database of layout 2 to layout 3, if no session of another client lives: a program that knows only layout 2
-    /// has one. Programs of an earlier version exclude programs of this version until then, but have no pools. The caller has
-    /// the turn.
+    /// Changes a database of layout 2 to layout 3, if no session of another client lives: a program that knows only
+    /// layout 2 has one. Programs of an earlier version exclude programs of this version until then, but have no pools.
+    /// The caller has the turn.
     ///
     /// The change is tried when somebody needs it. Before, another process may have made it.
     pub(super) fn add_pools_for(&mut self, live: &Live, own: &[SessionId], is_needed: bool) -> Result<(), Trouble> {

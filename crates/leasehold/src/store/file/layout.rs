@@ -4,11 +4,13 @@
 //! can work on mutexes in a database of layout 2, beside programs that know nothing else. Programs of layout 2 read the
 //! layout only when they open the database. So it is changed in a turn, while no session lives: such a program has none.
 //!
-//! A program of layout 2 can have opened the database and not attached its session yet. It can then harm nothing in layout 3:
+//! A program of layout 2 can have opened the database and not attached its session yet. It can then harm nothing in
+//! layout 3:
 //!
 //! - Rows of mutexes mean the same to it. The row of a pool has a state that it refuses.
 //! - If it deletes the row of a pool that is forgotten, the trigger deletes the other rows of that pool.
-//! - It cannot add a waiter, because the rows of waiters have more columns. It opens the database again, and reads the layout.
+//! - It cannot add a waiter, because the rows of waiters have more columns. It opens the database again, and reads the
+//!   layout.
 
 use std::path::Path;
 
@@ -128,7 +130,8 @@ pub(super) fn add_pools(db: &Connection) -> Result<(), rusqlite::Error> {
 /// Returns the error for a pool in a database of layout 2.
 pub(super) fn only_mutexes(path: &Path) -> Error {
     let message = format!(
-        "programs of an older Leasehold use the store in {}, and they know only mutexes: end or update them, and try again",
+        "programs of an older Leasehold use the store in {}, and they know only mutexes: end or update them, and try \
+         again",
         path.display()
     );
     Error::new(ErrorKind::Unsupported, message)

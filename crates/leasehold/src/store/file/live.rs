@@ -96,8 +96,8 @@ impl Live {
         }
     }
 
-    /// Returns whether any session of before lives, other than these. Connects to all of them: for the first opening after a
-    /// boot, and before a change of the layout.
+    /// Returns whether any session of before lives, other than these. Connects to all of them: for the first opening
+    /// after a boot, and before a change of the layout.
     pub(super) fn is_inhabited(&self, own: &[SessionId]) -> bool {
         let Ok(mut names) = self.names() else { return true };
         names.any(|name| {

@@ -5,8 +5,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Grant, GrantId, Name, Rest, SessionId, Token};
 use rusqlite::{Connection, params};
 
-use super::cells::{grant_id, length, range, time, token, unsigned};
-use super::plain::Bad;
+use super::cells::{Bad, grant_id, length, range, time, token, unsigned};
 use super::pool;
 use super::rows::{columns, grant};
 
@@ -56,8 +55,8 @@ const NEWS_OF_POOLS: &str = concat!(
      EXISTS (SELECT 1 FROM waiters WHERE waiters.name = names.id AND strict = 1 AND mode <> 2), \
      grants.token = names.last AND waiting > 0 \
      AND NOT EXISTS (SELECT 1 FROM waiters INDEXED BY upgrades WHERE waiters.name = names.id AND mode = 2) \
-     AND coalesce((SELECT pools.taken + waiters.units <= pools.units AND (waiters.mode = 0 \
-     OR NOT EXISTS (SELECT 1 FROM grants AS one INDEXED BY grants_upgradeable WHERE one.name = names.id AND one.mode = 1)) FROM waiters \
+     AND coalesce((SELECT pools.taken + waiters.units <= pools.units AND (waiters.mode = 0 OR NOT EXISTS (SELECT 1 \
+     FROM grants AS one INDEXED BY grants_upgradeable WHERE one.name = names.id AND one.mode = 1)) FROM waiters \
      CROSS JOIN pools ON pools.name = waiters.name WHERE waiters.name = names.id ORDER BY ticket, seq LIMIT 1), 0) \
      FROM grants CROSS JOIN names ON names.id = grants.name WHERE grants.session = ?1 AND grants.state IN (0, 2)"
 );
@@ -139,8 +138,8 @@ fn ends(db: &Connection, sql: &str, session: SessionId, news: &mut Vec<News>) ->
     Ok(())
 }
 
-/// Notes a revoked grant that no row shows any more. Of a mutex only the last one is kept, and of a pool the last 64: that is
-/// enough, because a holder of a revoked grant also learns of it by its next renewal.
+/// Notes a revoked grant that no row shows any more. Of a mutex only the last one is kept, and of a pool the last 64:
+/// that is enough, because a holder of a revoked grant also learns of it by its next renewal.
 pub(super) fn note_ended(
     db: &Connection,
     name: &Name,
@@ -152,8 +151,8 @@ pub(super) fn note_ended(
     let (token, range) = (token.get().cast_signed(), range.cast_signed());
     let values = params![name.as_str(), id.session.0.to_be_bytes(), counter, nonce, token, range];
     db.prepare_cached(sql)?.execute(values)?;
-    let sql = "DELETE FROM ended WHERE name = (SELECT id FROM names WHERE name = ?1) AND token <= (SELECT token FROM ended \
-               WHERE name = (SELECT id FROM names WHERE name = ?1) ORDER BY token DESC LIMIT 1 OFFSET ?2)";
+    let sql = "DELETE FROM ended WHERE name = (SELECT id FROM names WHERE name = ?1) AND token <= (SELECT token \
+               FROM ended WHERE name = (SELECT id FROM names WHERE name = ?1) ORDER BY token DESC LIMIT 1 OFFSET ?2)";
     db.prepare_cached(sql)?.execute(params![name.as_str(), most as i64])?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The content of a row of `names`, and the error of a row that makes no sense.
+//! The content of a row of `names`.
 
 use leasehold_spec::{Grant, GrantId, Resource, Token};
 
@@ -6,25 +6,6 @@ use super::pool::Pool;
 
 /// The state of the row of a pool, where the row of a mutex has that of its grant. Earlier programs refuse it.
 pub(super) const POOL: i64 = 4;
-
-/// An error of a record.
-#[derive(Debug)]
-pub(super) enum Bad {
-    Sql(rusqlite::Error),
-    Nonsense(String),
-}
-
-impl From<rusqlite::Error> for Bad {
-    fn from(error: rusqlite::Error) -> Self {
-        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
-        match error {
-            FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..) => {
-                Self::Nonsense(error.to_string())
-            }
-            error => Self::Sql(error),
-        }
-    }
-}
 
 /// The content of a row of `names`.
 #[derive(Clone, PartialEq, Eq)]

@@ -11,9 +11,8 @@ use leasehold_spec::{Grant, GrantId, Grants, Kind, Mode, PublicId, Resource, Ses
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use super::cells::{
-    grant_id, label, length, mode, mode_cells, sane, state, state_number, time, token, units, unsigned,
+    Bad, grant_id, label, length, mode, mode_cells, sane, state, state_number, time, token, units, unsigned,
 };
-use super::plain::Bad;
 
 /// A row of `pools`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use leasehold_spec::{Entry, Grant, GrantId, GrantState, Grants, Kind, Lapse, Name, Resource, SessionId, Take};
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
-use super::cells::{bytes, sane, state_number};
-use super::plain::{Bad, Content, POOL, Plain};
+use super::cells::{Bad, bytes, sane, state_number};
+use super::plain::{Content, POOL, Plain};
 use super::pool::{self, Part, Pool};
 use super::rows::{OF_NAME, lapses, plain};
 use super::waiters::{self, Waiters, delete};

@@ -6,8 +6,8 @@ use leasehold_spec::limits::{LAPSES, RANGE_END, RETENTION_US};
 use leasehold_spec::{Grant, Lapse, Mode, Name, Resource, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
-use super::cells::{from_bytes, grant_id, label, length, range, sane, session, state, time, token};
-use super::plain::{Bad, Content, POOL, Plain};
+use super::cells::{Bad, from_bytes, grant_id, label, length, range, sane, session, state, time, token};
+use super::plain::{Content, POOL, Plain};
 use super::pool::{Pool, next_session};
 
 pub(super) fn lapses(db: &Connection, name: i64) -> Result<Vec<Lapse>, Bad> {

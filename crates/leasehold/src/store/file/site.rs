@@ -13,6 +13,7 @@ use rusqlite::Connection;
 
 use super::ballast;
 use super::bury::{self, Asked, Cursors};
+use super::cells::Bad;
 use super::database::{self, DATABASE, Database};
 use super::default;
 use super::directory::Directory;
@@ -21,7 +22,6 @@ use super::layout;
 use super::live::Live;
 use super::news::{self, News};
 use super::ours;
-use super::plain::Bad;
 use super::record::{Record, Remembered};
 use super::rows;
 use super::turn::{LOCK, Taken, Turn, Waiting};
@@ -368,8 +368,8 @@ fn note_ended(db: &Connection, name: &Name, record: &Record, (op, deliveries): (
             news::note_ended(db, name, (told.id, told.token, told.range), most)?;
         }
     }
-    // A holder that was stopped for the whole grace has not read that its grant was revoked. A holder that gives the lease back
-    // itself needs no message.
+    // A holder that was stopped for the whole grace has not read that its grant was revoked. A holder that gives the
+    // lease back itself needs no message.
     let ends_attempt = matches!(op, Op::Release { .. } | Op::Leave { .. } | Op::CoolDown { .. });
     for Grant { id, token, range, .. } in record.revoked_and_ended() {
         if !ends_attempt || op.subject() != Some(*id) {

@@ -6,8 +6,7 @@ use leasehold_spec::limits::{QUEUE_MAX, RANGE_MAX};
 use leasehold_spec::{Entry, GrantId, Hears, Kind, Mode, Order};
 use rusqlite::{Connection, Row, params};
 
-use super::cells::{flag, grant_id, label, length, mode, mode_cells, range, sane, time, units, unsigned};
-use super::plain::Bad;
+use super::cells::{Bad, flag, grant_id, label, length, mode, mode_cells, range, sane, time, units, unsigned};
 
 /// The waiters of a name.
 #[derive(Default)]
