@@ -50,6 +50,18 @@ pub(super) struct Remembered(HashMap<Name, Record>);
 const REMEMBERED: usize = 256;
 
 impl Remembered {
+    /// Takes the record that a step of the same transaction has left, or the one that is remembered.
+    pub(super) fn take(&mut self, name: &Name, earlier: &mut Self) -> Option<Record> {
+        let own = self.0.remove(name);
+        let earlier = earlier.0.remove(name);
+        own.or(earlier)
+    }
+
+    /// Remembers these as well.
+    pub(super) fn keep_all(&mut self, others: Self) {
+        others.0.into_iter().for_each(|(name, record)| self.keep(name, record));
+    }
+
     pub(super) fn keep(&mut self, name: Name, record: Record) {
         if self.0.len() >= REMEMBERED {
             self.0.clear();
@@ -59,9 +71,9 @@ impl Remembered {
 }
 
 impl Record {
-    /// Reads the record of a name, but not the grants of a pool. Its queue is taken out of `known`, and comes back when the
-    /// change is stored.
-    pub(super) fn load(db: &Connection, name: &Name, known: &mut Remembered) -> Result<Self, Bad> {
+    /// Reads the record of a name, but not the grants of a pool. Nobody may remember the record while it changes: it comes
+    /// back when the change is stored.
+    pub(super) fn load(db: &Connection, name: &Name, remembered: Option<Self>) -> Result<Self, Bad> {
         let found = db
             .prepare_cached(OF_NAME)?
             .query_row([name.as_str()], |row| {
@@ -70,7 +82,6 @@ impl Record {
                 Ok((head, plain(row, || Pool::read(db, id))))
             })
             .optional()?;
-        let remembered = known.0.remove(name);
         let Some(((id, stamp, waiting, lapsed), plain)) = found else { return Ok(Self::default()) };
         let Plain { last, keep_until_us, released, content } = plain?;
         let (grant, pool) = match content {

@@ -158,16 +158,18 @@ impl Site {
         let said = |error: rusqlite::Error| Trouble::of(path, error);
         let stepped = (|| {
             execute(&database.db, "BEGIN IMMEDIATE").map_err(said)?;
-            let mut kept = Vec::new();
+            // Of the steps of this transaction, a later one on the same name goes on with the record of the earlier one.
+            let mut stepped = Remembered::default();
             let mut all = Vec::new();
             for (name, op) in batch {
                 if needs_pools(op) && !database.has_pools {
                     all.push(Err(Trouble::Refused(layout::only_mutexes(path))));
                     continue;
                 }
-                match one((&database.db, known, cursors), live, ask, name, op) {
+                let remembered = stepped.take(name, known);
+                match one((&database.db, remembered, cursors), live, ask, name, op) {
                     Ok((done, record)) => {
-                        kept.push(((*name).clone(), record));
+                        stepped.keep((*name).clone(), record);
                         all.push(Ok(done));
                     }
                     Err(Bad::Nonsense(why)) => all.push(Err(Trouble::Nonsense(why))),
@@ -182,9 +184,7 @@ impl Site {
                 ballast::make(&self.directory);
             }
             execute(&database.db, "COMMIT").map_err(said)?;
-            for (name, record) in kept {
-                known.keep(name, record);
-            }
+            known.keep_all(stepped);
             Ok(all)
         })();
         if !database.db.is_autocommit() {
@@ -206,7 +206,7 @@ impl Site {
         let Self { database, known, live, .. } = self;
         let mut read = || {
             let moment = database.db.unchecked_transaction()?;
-            let mut record = Record::load(&moment, name, known)?;
+            let mut record = Record::load(&moment, name, known.take(name, &mut Remembered::default()))?;
             let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
             // An inspection changes nothing, and must not report a dead session as the holder.
             bury::hide_dead(&moment, &mut record, &Asked { name, op: &Op::Inspect, env: &env, is_dead })?;
@@ -317,14 +317,14 @@ fn needs_pools(op: &Op) -> bool {
 }
 
 fn one(
-    (db, known, cursors): (&Connection, &mut Remembered, &mut Cursors),
+    (db, remembered, cursors): (&Connection, Option<Record>, &mut Cursors),
     live: &Live,
     ask: &Ask<'_>,
     name: &Name,
     op: &Op,
 ) -> Result<(Done, Record), Bad> {
     let subject = op.subject();
-    let mut record = Record::load(db, name, known)?;
+    let mut record = Record::load(db, name, remembered)?;
     let (wall_us, lease_us) = (ask.world.wall_us(), lease_us(ask.world));
     let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
     let deaths = bury::read(db, &mut record, &Asked { name, op, env: &env, is_dead: ask.is_dead }, cursors)?;
