@@ -177,7 +177,7 @@ impl Fleet {
 
     fn order(&mut self, slot: usize) {
         let Some(shift) = &mut self.shift else { return };
-        let (Names { round, epoch }, seed) = (shift.names, shift.random.number());
+        let (Names { round, epoch, .. }, seed) = (shift.names, shift.random.number());
         let file = shift.dir.join(format!("{}.jsonl", self.slots[slot].label()));
         self.slots[slot].send(&format!("round {round} {epoch} {seed} {}", file.display()));
     }

@@ -35,11 +35,17 @@ pub(crate) enum Class {
     Bereft,
     /// Lives for all rounds of an epoch; has fenced effects only.
     Long,
+    /// A read-write lock, on a store that has them.
+    Shared,
+    /// A semaphore, on a store that has them.
+    Permits,
 }
 
 const WARM: u64 = 4;
 const COLD: u64 = 24;
 const FAR: u64 = 2;
+const SHARED: u64 = 2;
+const PERMITS: u64 = 2;
 const OWN: u64 = (CLIENTS * RUNTIMES) as u64;
 
 impl Class {
@@ -53,6 +59,8 @@ impl Class {
             "own" => Self::Own,
             "revoked" => Self::Revoked,
             "bereft" => Self::Bereft,
+            "shared" => Self::Shared,
+            "permits" => Self::Permits,
             _ => Self::Long,
         }
     }
@@ -63,7 +71,7 @@ impl Class {
             return MAX_LEASE;
         }
         Duration::from_millis(match self {
-            Self::Hot => 1_000,
+            Self::Hot | Self::Shared | Self::Permits => 1_000,
             Self::Warm => 400,
             Self::Cold => 3_000,
             Self::Open => 1_500,
@@ -89,6 +97,7 @@ pub(crate) enum Who {
 pub(crate) struct Names {
     pub(crate) round: u64,
     pub(crate) epoch: u64,
+    pub(crate) store: Store,
 }
 
 impl Names {
@@ -110,6 +119,8 @@ impl Names {
             .chain(numbered("cold", COLD))
             .chain(numbered("far", FAR))
             .chain(numbered("own", OWN))
+            .chain(numbered("shared", self.of_pools(SHARED)))
+            .chain(numbered("permits", self.of_pools(PERMITS)))
             .collect()
     }
 
@@ -137,6 +148,8 @@ impl Names {
             (8, Class::Open),
             (far, Class::Far),
             (7, Class::Long),
+            (self.of_pools(20), Class::Shared),
+            (self.of_pools(10), Class::Permits),
         ]);
         match class {
             Class::Hot => self.hot(),
@@ -145,8 +158,15 @@ impl Names {
             Class::Open => format!("r{}.open", self.round),
             Class::Far => format!("r{}.far{}", self.round, random.below(FAR)),
             Class::Long => self.long(),
+            Class::Shared => format!("r{}.shared{}", self.round, random.below(SHARED)),
+            Class::Permits => format!("r{}.permits{}", self.round, random.below(PERMITS)),
             Class::Own | Class::Revoked | Class::Bereft => unreachable!("only orders of the lab use {class:?}"),
         }
+    }
+
+    /// Returns the number if the store has read-write locks and semaphores, and otherwise 0.
+    fn of_pools(self, number: u64) -> u64 {
+        if self.store == Store::File { number } else { 0 }
     }
 
     fn long(self) -> String {
@@ -160,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_class_is_derived_from_the_name() {
-        let names = Names { round: 12, epoch: 3 };
+        let names = Names { round: 12, epoch: 3, store: Store::File };
         let mut random = Random::new(1);
         let all = names.all();
         assert!((0..200).all(|_| all.contains(&names.pick(&mut random, Who::Keeper))));
@@ -169,6 +189,11 @@ mod tests {
         let classes = [Class::Hot, Class::Warm, Class::Cold, Class::Open, Class::Far, Class::Long];
         assert_eq!(classes.map(count), [1, WARM, COLD, 1, FAR, 1]);
         assert_eq!([Class::Own, Class::Revoked, Class::Bereft].map(count), [OWN, 1, 1]);
+        assert_eq!([Class::Shared, Class::Permits].map(count), [SHARED, PERMITS]);
+        let names = Names { store: Store::Redis, ..names };
+        let is_of_pools = |name: &String| matches!(Class::of(name), Class::Shared | Class::Permits);
+        assert!(!names.all().iter().any(is_of_pools));
+        assert!(!(0..200).any(|_| is_of_pools(&names.pick(&mut random, Who::Keeper))));
         assert!(all.contains(&names.own("c6.3", RUNTIMES - 1)) && names.own("c0.1", 0) == "r12.own0");
         assert!(Names::is_of_epoch("e3.long") && !Names::is_of_epoch("r12.hot"));
     }

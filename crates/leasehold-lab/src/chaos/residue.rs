@@ -3,14 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Inspection, Leasehold, NodeSays, NodeView, Result};
-use leasehold_testkit::history::{Ended, GaveUp};
+use leasehold::{Inspection, Leasehold, NodeSays, NodeView, Released, Result};
+use leasehold_testkit::history::{Attempt, Ended, GaveUp};
 use leasehold_testkit::{Recorder, RedisServer, Value};
 
+use super::client::PERMITS;
 use super::fleet::CLIENTS;
 use super::names::{Class, Names};
 use super::options::Store;
 use super::stage::Stage;
+use crate::lease::{Lease, Permits};
 
 /// Twice the longest lease that a client can have died with (the clock may have been set back), two re-checks, and some
 /// time for a busy machine.
@@ -78,30 +80,24 @@ async fn free(
     bound: Duration,
 ) -> std::result::Result<u64, String> {
     let lease = Class::of(name).longest_lease(store);
-    let mutex = observer.mutex(name).lease(lease);
     let attempt = recorder.attempt(name, &format!("observer/{name}"));
-    let taken = async {
-        match mutex.try_lock_for(bound).await? {
-            Some(guard) => {
-                let held = attempt.granted(guard.token().get());
-                held.claims(|| guard.check().is_ok());
-                held.ended(Ended::Released);
-                guard.release().await.map(Some)
-            }
-            None => {
-                attempt.gave_up(GaveUp::TimedOut);
-                Ok(None)
-            }
+    let taken = match Class::of(name) {
+        Class::Shared => take(attempt, observer.rw_lock(name).lease(lease).try_write_for(bound)).await,
+        Class::Permits => {
+            let semaphore = observer.semaphore(name, PERMITS).lease(lease);
+            let permit = semaphore.try_acquire_many_for(PERMITS, bound).await;
+            let permits = permit.map(|permit| permit.map(|permit| Permits { permit, units: PERMITS }));
+            take(attempt, std::future::ready(permits)).await
         }
+        _ => take(attempt, observer.mutex(name).lease(lease).try_lock_for(bound)).await,
     };
-    let taken: Result<_> = taken.await;
     if !matches!(taken, Ok(Some(_))) {
         return Err(format!("{name}: cannot be locked {bound:?} after the healing: {taken:?}"));
     }
     let (begun, within) = (Instant::now(), if store == Store::Quorum { FREED } else { bound });
     loop {
         let late = begun.elapsed() >= within;
-        let seen = mutex.inspect().await;
+        let seen = observer.mutex(name).inspect().await;
         match &seen {
             Ok(seen) if is_free(seen) && seen.waiters == 0 => return Ok(0),
             Ok(seen) if is_free(seen) && store == Store::Quorum && begun.elapsed() >= NOTIFIED => {
@@ -109,6 +105,22 @@ async fn free(
             }
             _ if late => return Err(format!("{name}: left behind after {within:?}: {seen:?}")),
             _ => tokio::time::sleep(POLL).await,
+        }
+    }
+}
+
+/// Takes the whole name, and gives it back.
+async fn take<L: Lease>(attempt: Attempt, taking: impl Future<Output = Result<Option<L>>>) -> Result<Option<Released>> {
+    match taking.await? {
+        Some(guard) => {
+            let held = attempt.share(guard.share()).granted(guard.token());
+            held.claims(|| guard.check().is_ok());
+            held.ended(Ended::Released);
+            guard.release().await.map(Some)
+        }
+        None => {
+            attempt.gave_up(GaveUp::TimedOut);
+            Ok(None)
         }
     }
 }

@@ -127,7 +127,7 @@ impl Run<'_> {
             self.stage = Some(Stage::set(store, round.epoch, self.registers.port(), self.runtime.handle().clone()));
         }
         let stage = self.stage.as_mut().expect("the first round of an epoch has set it");
-        let names = Names { round: round.number, epoch: round.epoch.number };
+        let names = Names { round: round.number, epoch: round.epoch.number, store: self.options.store };
         let dir = self.dir.path().join(format!("round-{}", round.number));
         fs::create_dir(&dir).expect("a directory of ours can be written");
 

@@ -37,7 +37,7 @@ use super::kind::Kind;
 use super::names::Names;
 use super::notes::Notes;
 use super::options::Store;
-pub(super) use acts::limit_of;
+pub(super) use acts::{PERMITS, limit_of};
 use fate::{Fate, Reported};
 use leasehold_testkit::Random;
 use leasehold_testkit::Recorder;
@@ -89,7 +89,7 @@ async fn obey(settings: Settings) {
         let words: Vec<&str> = line.split(' ').collect();
         match (&words[..], &mut work) {
             (["round", round, epoch, seed, file], _) => {
-                let names = Names { round: number(round), epoch: number(epoch) };
+                let names = Names { round: number(round), epoch: number(epoch), store: Store::of(&settings.url) };
                 let file = PathBuf::from(file);
                 let ours = (Arc::clone(&settings), Arc::clone(&runtimes));
                 work = Some(Work::begin(ours, (names, number(seed), &file), keep.clone(), client.clone()));

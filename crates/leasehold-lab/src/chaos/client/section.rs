@@ -27,7 +27,7 @@ pub(super) async fn failed(turn: &Turn<'_>, attempt: Attempt, error: &Error) {
 
 /// Runs a section under guards that all belong to one lease.
 pub(super) async fn run<L: Lease>(turn: Turn<'_>, attempt: Attempt, guards: Vec<L>, lease: Duration) {
-    let held = attempt.granted(guards[0].token());
+    let held = attempt.share(guards[0].share()).granted(guards[0].token());
     Section { turn, held, lease }.run(guards).await;
 }
 

@@ -3,6 +3,7 @@
 //! (`call.rs`), and the work under a lock with its release (`section.rs`).
 
 mod mutex;
+mod pools;
 mod table;
 
 use std::time::Duration;
@@ -14,9 +15,10 @@ use super::super::fleet::is_keepers_label;
 use super::super::names::{Class, Who};
 use super::shift::Shift;
 use super::turn::Turn;
+pub(in super::super) use pools::PERMITS;
 use table::Primitive;
 
-const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE];
+const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE, pools::RW_LOCK, pools::SEMAPHORE];
 
 /// Returns how many units of a name may be held at the same time.
 pub(in super::super) fn limit_of(name: &str) -> u32 {
