@@ -251,6 +251,8 @@ pub enum Mutant {
     P33ServesOne,
     /// P33: a waiter that comes back to the head of the queue waits, although it fits.
     P33ComesBackInVain,
+    /// P33: a step on a directory does not read the grants of a pool whose leases have ended.
+    P33ReadsNoEnded,
     /// P34: the last message of a step that stopped does not say so.
     P34MessageIsSilent,
     /// P34: a waiter whose reply says MORE waits for the end of the first lease.

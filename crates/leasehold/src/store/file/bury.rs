@@ -71,7 +71,9 @@ pub(super) fn read(
     let deaths = deaths_of_pool(&mut part, resource, asked, cursors)?;
     let mut first_end_us = None;
     if !leaves_others_alone(resource, &part, asked.op) {
-        part.read_ended(now_us)?;
+        if !is_on(Mutant::P33ReadsNoEnded) {
+            part.read_ended(now_us)?;
+        }
         if !resource.is_idle() {
             part.read_ending()?;
         }

@@ -1,8 +1,8 @@
 //! The rows of a pool: its row in `pools`, and the rows of its grants.
 //!
-//! A pool has up to 100,000 grants, and other processes change it all the time. To read all of them takes 1 ms for each
-//! thousand, in a turn (P27). So a step works on the part that it can ask for or change: [`Unread`] says which grants these
-//! are. Each is found by an index.
+//! A pool has up to 100,000 grants, and other processes change it all the time. To read all of them would take much
+//! longer than the step itself, in a turn (P27). So a step works on the part that it can ask for or change: [`Unread`]
+//! says which grants these are. Each is found by an index.
 
 use std::collections::BTreeMap;
 
