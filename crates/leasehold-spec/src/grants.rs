@@ -12,13 +12,49 @@ use crate::take::Mode;
 pub struct Grants {
     by_id: BTreeMap<GrantId, Grant>,
     by_end: BTreeSet<(u64, GrantId)>,
+    /// The units of all grants, those of [`Unread`] included.
     units: u32,
     upgradeable: Option<GrantId>,
     /// No lease begins after this time.
     newest_us: u64,
+    unread: Unread,
+}
+
+/// The grants of a pool that a store has not read for a step.
+///
+/// A store whose records are rows reads only those of ten thousand grants that the step can ask for or change:
+///
+/// - the grant of each ID that the request, or an upgrade that waits, names;
+/// - each grant whose lease has ended;
+/// - the grant that may be upgraded;
+/// - if somebody waits: of the grants that are revoked or cool down, those that end first, until one of them is not
+///   changed by the step.
+///
+/// For an inspection it reads the grants with the smallest tokens whose leases have not ended. All other grants are a number,
+/// their units, and a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unread {
+    /// The number of grants.
+    pub count: usize,
+    /// The number of their units.
+    pub units: u32,
+    /// The time at which the first of their leases ends. Each of them begins in the past.
+    pub first_end_us: Option<u64>,
 }
 
 impl Grants {
+    /// Adds grants that were not read. The caller has read the others, and checked that the units are at most `u32::MAX`.
+    #[must_use]
+    pub fn with_unread(mut self, unread: Unread) -> Self {
+        self.units += unread.units;
+        Self { unread, ..self }
+    }
+
+    /// Returns the grants that were not read.
+    pub(crate) const fn unread(&self) -> Unread {
+        self.unread
+    }
+
     /// Returns the grant of a mutex, if it has one.
     #[must_use]
     pub fn sole(&self) -> Option<&Grant> {
@@ -34,16 +70,16 @@ impl Grants {
     /// Whether the name has no grant.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
+        self.len() == 0
     }
 
     /// Returns the number of grants.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.by_id.len()
+        self.by_id.len() + self.unread.count
     }
 
-    /// Returns the grants, in the order of their IDs.
+    /// Returns the grants that were read, in the order of their IDs.
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.by_id.values()
     }
@@ -82,13 +118,16 @@ impl Grants {
     /// Returns the time at which the first lease ends.
     #[must_use]
     pub fn first_end_us(&self) -> Option<u64> {
-        self.by_end.first().map(|(end_us, _)| *end_us)
+        let read = self.by_end.first().map(|(end_us, _)| *end_us);
+        read.into_iter().chain(self.unread.first_end_us).min()
     }
 
     /// Returns the time that is left until the first grant ends: 0 without a grant.
     pub(crate) fn first_left_us(&self, now_us: u64) -> u64 {
         let first = self.by_end.first().and_then(|(_, id)| self.get(*id));
-        first.map_or(0, |grant| grant.left_us(now_us))
+        let read = first.map(|grant| (grant.end_us(), grant.left_us(now_us)));
+        let unread = self.unread.first_end_us.map(|end_us| (end_us, end_us.saturating_sub(now_us)));
+        read.into_iter().chain(unread).min().map_or(0, |(_, left_us)| left_us)
     }
 
     /// Whether a lease begins after `now_us`, because the clock was set back.
@@ -169,7 +208,7 @@ impl FromIterator<Grant> for Grants {
 // The other fields follow from the grants, or are bounds.
 impl PartialEq for Grants {
     fn eq(&self, other: &Self) -> bool {
-        self.by_id == other.by_id
+        self.by_id == other.by_id && self.unread == other.unread
     }
 }
 

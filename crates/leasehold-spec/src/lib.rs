@@ -45,7 +45,7 @@ mod take;
 pub use answer::{Answer, Contention, Delivery, Event, Joined, LostHow, Outcome, Refusal, Rest, Was};
 pub use env::Env;
 pub use grant::{Grant, GrantState};
-pub use grants::Grants;
+pub use grants::{Grants, Unread};
 pub use id::{GrantId, NotAnId, PublicId, SessionId, Token};
 pub use inspection::{Holder, Inspection, ShownMode, Waiter};
 pub use name::{BadName, Name};

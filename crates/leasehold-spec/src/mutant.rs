@@ -197,8 +197,12 @@ pub enum Mutant {
     P26IsReborn,
     /// P26: a process that has lost the path to the store closes its life.
     P26DiesWithPath,
+    /// P26: a step that has checked 64 holders of a pool does not say that there are more.
+    P26ForgetsTheRest,
     /// P27: clients do not wait for a turn, but use the waiting of SQLite.
     P27NoTurn,
+    /// P27: a program changes the layout of a database that programs of an earlier version use.
+    P27ChangesUnderOthers,
     /// P27: every request of a client waits behind all of its earlier requests.
     P27AllWait,
     /// P27: a process that has a removed directory open goes on with it.
@@ -247,8 +251,12 @@ pub enum Mutant {
     P33ServesOne,
     /// P33: a waiter that comes back to the head of the queue waits, although it fits.
     P33ComesBackInVain,
+    /// P33: a step on a directory does not read the grants of a pool whose leases have ended.
+    P33ReadsNoEnded,
     /// P34: the last message of a step that stopped does not say so.
     P34MessageIsSilent,
+    /// P34: a waiter whose reply says MORE waits for the end of the first lease.
+    P34WaiterForgetsMore,
     /// P37: an upgrade does not wait for the other readers.
     P37WaitsForNobody,
     /// P37: a session believes that a grant is lost while its upgrade waits.

@@ -29,9 +29,9 @@
 //! | connect | [`Leasehold::connect`], [`Leasehold::builder`] |
 //! | lock, try to lock, wait with a timeout | [`Mutex::lock`], [`Mutex::try_lock`], [`Mutex::try_lock_for`] |
 //! | lock, work and release in one call | [`Mutex::run`] |
-//! | let many readers in, or one writer | [`Leasehold::rw_lock`] (on `memory:` and `redis:`) |
+//! | let many readers in, or one writer | [`Leasehold::rw_lock`] (not on a quorum) |
 //! | hold several locks together | [`all`] |
-//! | let a limited number in | [`Leasehold::semaphore`] (on `memory:` and `redis:`) |
+//! | let a limited number in | [`Leasehold::semaphore`] (not on a quorum) |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |

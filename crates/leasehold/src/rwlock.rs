@@ -19,8 +19,8 @@ use crate::reentry::Handle;
 /// starve. The readers behind a writer enter together when it has released.
 ///
 /// Each guard has a lease of its own, which the client renews, with a fencing token and a loss signal. If a reader dies,
-/// the writer waits until that reader's lease ends. A [`fence`](crate::fence) knows readers from writers: a reader enters
-/// with [`Access::Read`](crate::fence::Access).
+/// the writer waits until that reader's lease ends. (On `file:` the writer holds at once.) A [`fence`](crate::fence)
+/// knows readers from writers: a reader enters with [`Access::Read`](crate::fence::Access).
 ///
 /// A task that holds a read guard and waits for `write` waits for itself, for ever. Use
 /// [`upgradeable_read`](Self::upgradeable_read) instead. A second `read` by a task that holds a read guard waits behind a
@@ -28,8 +28,8 @@ use crate::reentry::Handle;
 ///
 /// A read-write lock is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid name
 /// or lease. A name is either a mutex or a read-write lock: calls of the other kind fail with
-/// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). The stores `memory:` and `redis:` have read-write
-/// locks. Others refuse the first call with `Unsupported`.
+/// [`ErrorKind::Mismatch`](crate::ErrorKind::Mismatch). All stores but `quorum:` have read-write locks. A quorum refuses
+/// the first call with `Unsupported`.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {

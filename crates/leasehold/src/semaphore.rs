@@ -27,7 +27,7 @@ use crate::reentry::Handle;
 /// [`Semaphore::resize`] changes the number.
 ///
 /// A semaphore is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid name,
-/// lease or number. The stores `memory:` and `redis:` have semaphores. Others refuse the first call with
+/// lease or number. All stores but `quorum:` have semaphores. A quorum refuses the first call with
 /// `Unsupported`.
 ///
 /// ```

@@ -5,9 +5,6 @@ use tempfile::TempDir;
 
 use crate::bench::{Ended, NAME, Run, leasehold};
 
-/// Whether `file:` has read-write locks and semaphores. Without them, the store refuses them in plain words.
-const FILE_HAS_POOLS: bool = false;
-
 struct Host {
     url: String,
     _dir: TempDir,
@@ -38,25 +35,11 @@ impl Host {
         let output = leasehold().args(verb).args(["--store", &self.url]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
-
-    /// Whether the store has such names. If it has none, the run says so.
-    fn has_pools(&self, options: &[&str]) -> bool {
-        if !FILE_HAS_POOLS {
-            let refused = self.ends(options);
-            assert_eq!((refused.code, refused.out.as_str()), (Some(125), ""), "{refused:?}");
-            assert!(refused.err.contains("this store has no "), "{refused:?}");
-            assert!(refused.err.contains(&format!("\"{NAME}\"")), "{refused:?}");
-        }
-        FILE_HAS_POOLS
-    }
 }
 
 #[test]
 fn shared_runs_hold_together_and_keep_a_writer_out() {
     let host = Host::new();
-    if !host.has_pools(&["--shared"]) {
-        return;
-    }
     let mut readers = [host.runs(&["--shared", "--holder", "one"]), host.runs(&["-s", "--holder", "two"])];
     let shown = host.shows(&["inspect", NAME]);
     assert!(shown.starts_with("job: read-write lock, 2 readers; nobody waits\n  reads: one (grant "), "{shown}");
@@ -72,9 +55,6 @@ fn shared_runs_hold_together_and_keep_a_writer_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_makes_shared_runs_busy() {
     let host = Host::new();
-    if !host.has_pools(&["--shared"]) {
-        return;
-    }
     let client = Leasehold::builder(&host.url).holder("host/writer").connect().await.unwrap();
     let writer = client.rw_lock(NAME).write().await.unwrap();
     let busy = host.ends(&["--shared", "--no-wait"]);
@@ -88,9 +68,6 @@ async fn a_writer_makes_shared_runs_busy() {
 #[test]
 fn permits_are_counted() {
     let host = Host::new();
-    if !host.has_pools(&["--limit", "3"]) {
-        return;
-    }
     let mut two = host.runs(&["--permits", "2", "--limit", "3", "--holder", "two"]);
     let busy = host.ends(&["--permits", "2", "--limit", "3", "--no-wait"]);
     assert!(busy.code == Some(124) && busy.err.contains("\"job\" is held by two"), "{busy:?}");

@@ -42,7 +42,7 @@ impl Store {
 
     /// Whether the store has read-write locks and semaphores.
     pub(crate) const fn has_pools(self) -> bool {
-        matches!(self, Self::Redis)
+        matches!(self, Self::Redis | Self::File)
     }
 
     /// Returns the length of a run that must meet every kind of fault. A quorum of which most nodes have forgotten

@@ -80,9 +80,11 @@ fn recreate(resource: &mut Resource, request: &Renew, now_us: u64) {
 pub(super) fn reserve(step: &mut Step<'_, '_>, id: GrantId, token: Token, asked: u64) -> (Outcome, Rest) {
     let rest = step.settle();
     let (now_us, wall_us) = (step.env.lease_us, step.env.wall_us);
-    let is_its = |grant: &&Grant| grant.id == id && grant.token == token && grant.is_held();
-    let is_any = is_on(Mutant::P19ReservesForAll);
-    let found = step.resource.grants.sole().filter(|grant| is_any || is_its(grant));
+    let is_its = |grant: &&Grant| grant.token == token && grant.is_held();
+    let found = match is_on(Mutant::P19ReservesForAll) {
+        true => step.resource.grants.sole(),
+        false => step.resource.grants.get(id).filter(is_its),
+    };
     let Some((id, state)) = found.map(|grant| (grant.id, grant.state)) else {
         hit(Mark::ReserveNotHeld);
         return (Outcome::Lost { how: LostHow::NotHeld }, rest);

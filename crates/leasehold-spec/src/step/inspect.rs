@@ -10,7 +10,9 @@ use crate::resource::{Entry, Resource};
 pub(super) fn inspect(resource: &Resource, now_us: u64) -> Inspection {
     let is_live = |grant: &&Grant| grant.end_us() > now_us || is_on(Mutant::P50ShowsEnded);
     let mut live: Vec<&Grant> = resource.grants.iter().filter(is_live).collect();
-    let (grants, units) = (live.len() as u64, live.iter().map(|grant| grant.units).sum());
+    let unread = resource.grants.unread();
+    let grants = (live.len() + unread.count) as u64;
+    let units = live.iter().map(|grant| grant.units).sum::<u32>() + unread.units;
     if live.len() > SHOWN_MAX && !is_on(Mutant::P50ShowsAny) {
         live.select_nth_unstable_by_key(SHOWN_MAX, |grant| grant.token);
     }

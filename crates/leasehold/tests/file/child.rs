@@ -1,12 +1,13 @@
 //! A client in another process. It is this test binary, started again for one test that otherwise returns immediately.
 //! It reads orders from its standard input, one in a line, and prints the results to its standard output.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leasehold::{Guard, Leasehold};
+use leasehold::{Guard, Leasehold, LostSignal};
 use leasehold_testkit::process::Worker;
 
 use crate::{LONG, slow};
@@ -75,15 +76,47 @@ async fn child() {
         Err(error) => return Worker::print(&format!("refused {:?} {error}", error.kind())),
     };
     Worker::print("ready");
-    let mut guards = HashMap::new();
+    let mut held = Held::default();
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let words: Vec<_> = line.split_whitespace().collect();
-        obey(&client, &words, &mut guards).await;
+        obey(&client, &words, &mut held).await;
     }
 }
 
-async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, Guard>) {
+/// The guards of the child.
+#[derive(Default)]
+struct Held {
+    guards: HashMap<String, Guard>,
+    /// Guards of pools, until the child ends.
+    shares: Vec<Box<dyn Any>>,
+    lost: Vec<LostSignal>,
+}
+
+async fn obey(client: &Leasehold, words: &[&str], held: &mut Held) {
+    let guards = &mut held.guards;
     match *words {
+        // Acquires this number of permits of as many, one after the other.
+        ["permits", name, count, lease_s] => {
+            let lease = Duration::from_secs(lease_s.parse().unwrap());
+            let semaphore = client.semaphore(name, count.parse().unwrap()).lease(lease);
+            for _ in 0..count.parse().unwrap() {
+                held.shares.push(Box::new(semaphore.acquire().await.unwrap()));
+            }
+            Worker::print("acquired");
+        }
+        // Becomes a reader of a read-write lock.
+        ["read", name, lease_s] => {
+            let lease = Duration::from_secs(lease_s.parse().unwrap());
+            let guard = client.rw_lock(name).lease(lease).read().await.unwrap();
+            Worker::print(&format!("reads {}", guard.token()));
+            held.lost.push(guard.lost());
+            held.shares.push(Box::new(guard));
+        }
+        // Waits until the last reader's lease is lost, and prints why.
+        ["share", "lost"] => {
+            let lost = held.lost.pop().expect("it reads").await;
+            Worker::print(&format!("lost {:?}", lost.reason()));
+        }
         // Locks, and waits for it.
         ["lock", name, lease_s] => {
             let lease = Duration::from_secs(lease_s.parse().unwrap());

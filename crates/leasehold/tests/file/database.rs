@@ -49,7 +49,7 @@ async fn a_newer_layout_is_left_alone_and_both_are_named() {
     store.database().pragma_update(None, "user_version", 7).unwrap();
     let error = store.refused().await;
     assert_error(&error, ErrorKind::Foreign, "layout 7");
-    assert_error(&error, ErrorKind::Foreign, "knows layout 2");
+    assert_error(&error, ErrorKind::Foreign, "knows layout 3");
 }
 
 #[tokio::test]
@@ -129,6 +129,45 @@ async fn an_invalid_record_concerns_only_its_name() {
     }
 }
 
+/// The same for pools. A request finds an invalid row of a grant only if it reads that grant.
+#[tokio::test]
+async fn an_invalid_row_of_a_pool_concerns_only_its_name() {
+    let store = Store::new();
+    let client = store.client().await;
+    for (number, nonsense) in [
+        "pools SET kind = 9",
+        "pools SET kind = 0",
+        "pools SET units = 0",
+        "pools SET units = 1000000",
+        "pools SET taken = -1",
+        "pools SET taken = 0",
+        "pools SET granted = 0",
+        "pools SET granted = 2",
+        "grants SET state = 7",
+        "grants SET session = x'00'",
+        "grants SET units = 0",
+        "grants SET units = 3",
+        "grants SET mode = 2",
+        "grants SET mode = 1, instead = x'00'",
+        "grants SET length_ms = 86400001",
+        "grants SET end_us = end_us + 1",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("name {number}");
+        let permit = client.semaphore(&name, 3).acquire().await.unwrap();
+        let changed = format!("UPDATE {nonsense} WHERE name = (SELECT id FROM names WHERE name = ?1)");
+        assert_eq!(store.database().execute(&changed, [&name]).unwrap(), 1, "{nonsense}");
+        let error = within(LONG, nonsense, client.semaphore(&name, 3).inspect()).await.unwrap_err();
+        assert_error(&error, ErrorKind::Store, "invalid record");
+        drop(permit);
+        let another = within(LONG, "another", client.semaphore("another", 1).try_acquire()).await.unwrap().unwrap();
+        let _ = another.release().await.unwrap();
+        store.database().execute("DELETE FROM names WHERE name = ?1", [&name]).unwrap();
+    }
+}
+
 /// Steps remove forgotten rows from time to time. Until then, such rows count as missing.
 #[tokio::test]
 async fn forgotten_names_are_not_listed() {
@@ -140,6 +179,7 @@ async fn forgotten_names_are_not_listed() {
     }
     let _ = client.mutex("late").lock().await.unwrap().release().await.unwrap();
     let _ = client.mutex("ahead").lock().await.unwrap().release().await.unwrap();
+    let _ = client.semaphore("old pool", 5).acquire().await.unwrap().release().await.unwrap();
     let change = |change: &str| store.database().execute(&format!("UPDATE names SET {change}"), []).unwrap();
     change("stamp = stamp + 1, keep_until_us = 0, last = 1 WHERE name LIKE 'old %'");
     // Only one of the two clocks is far enough.
@@ -148,6 +188,9 @@ async fn forgotten_names_are_not_listed() {
     let mut names = client.names().await.unwrap();
     names.sort();
     assert_eq!(names, ["ahead", "held", "late"]);
+    // The first request after that decides anew what the name is.
+    assert!(client.rw_lock("old pool").try_read().await.unwrap().is_some());
+    assert!(client.semaphore("old 7", 2).try_acquire().await.unwrap().is_some());
     let _ = held.release().await.unwrap();
 }
 
@@ -174,6 +217,25 @@ async fn p27_a_boot_ends_leases_and_keeps_tokens() {
     assert!(seen.holder().is_none() && seen.waiters == 0, "{seen:?}");
     let after = within(LONG, "it is free", next.mutex("x").try_lock()).await.unwrap().unwrap();
     assert!(after.token().get() > ahead, "tokens grow over a boot, also behind a clock that was set back");
+}
+
+/// A pool keeps its kind and its number over a boot, and its tokens, but no holder and no waiter.
+#[tokio::test]
+async fn p27_a_boot_ends_the_grants_of_a_pool() {
+    let store = Store::new();
+    let mut holds = Child::start(&store.url());
+    holds.ask("permits x 3 3600", "acquired");
+    holds.kill();
+    let db = store.database();
+    let last: i64 = db.query_row("SELECT last FROM names", [], |row| row.get(0)).unwrap();
+    db.execute("UPDATE names SET last = last + 3600000000", []).unwrap();
+    db.execute("UPDATE meta SET value = 'another boot' WHERE key = 'boot'", []).unwrap();
+    let client = store.client().await;
+    let error = client.semaphore("x", 4).try_acquire().await.unwrap_err();
+    assert_error(&error, ErrorKind::Mismatch, "3");
+    assert!(client.semaphore("x", 3).inspect().await.unwrap().holder().is_none());
+    let permit = within(LONG, "all are free", client.semaphore("x", 3).try_acquire_many(3)).await.unwrap().unwrap();
+    assert!(permit.token().get() > last.unsigned_abs() + 3_600_000_000);
 }
 
 /// A session may have handed the lease on locally, up to the last token of its range, and the clock may have been set back

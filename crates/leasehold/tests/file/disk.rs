@@ -57,6 +57,13 @@ async fn releases_work_on_a_full_disk() {
         let mutex = client.mutex(format!("held {n}")).lease(Duration::from_secs(600));
         guards.push(mutex.lock().await.unwrap());
     }
+    let mut permits = Vec::new();
+    for _ in 0..100 {
+        permits.push(client.semaphore("pool", 100).lease(Duration::from_secs(600)).acquire().await.unwrap());
+    }
+    let all = other.semaphore("pool", 100);
+    let acquiring = tokio::spawn(async move { all.acquire_many(100).await });
+    eventually("it waits", async || client.mutex("pool").inspect().await.unwrap().waiters == 1).await;
     let waits = other.mutex("held 0");
     let waiting = tokio::spawn(async move { waits.lock().await });
     eventually("it waits", async || client.mutex("held 0").inspect().await.unwrap().waiters == 1).await;
@@ -76,6 +83,15 @@ async fn releases_work_on_a_full_disk() {
     for guard in guards.into_iter().chain(taken) {
         assert_eq!(within(LONG, "an answer", guard.release()).await.unwrap(), Released::Released);
     }
+    for (at, permit) in permits.into_iter().enumerate() {
+        let r = within(LONG, "an answer", permit.release()).await;
+        if r.is_err() {
+            let _ = Command::new("ls").arg("-la").arg(disk.path()).status();
+            panic!("{at} {r:?}");
+        }
+    }
+    let permit = within(LONG, "its turn", acquiring).await.unwrap().unwrap();
+    assert_eq!(permit.release().await.unwrap(), Released::Released);
     let handed = within(LONG, "the hand-over", waiting).await.unwrap().unwrap();
     assert_eq!(handed.release().await.unwrap(), Released::Released);
     println!("{held} held before, {new} taken after it was full, all given back");

@@ -13,9 +13,12 @@ mod default;
 mod directory;
 mod disk;
 mod histories;
+mod layouts;
 mod life;
 mod revoked;
+mod shares;
 mod slow;
+mod stored;
 mod torn;
 mod turn;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, LostReason, ReadGuard, UpgradeableReadGuard, WriteGuard};
 use leasehold_spec::{
-    Acquire, Contention, Delivery, Event, GrantId, LostHow, Mode, Op, Outcome, Patience, Refusal, Rest, Take,
+    Acquire, Answer, Contention, Delivery, Event, GrantId, LostHow, Mode, Op, Outcome, Patience, Refusal, Rest, Take,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -336,4 +336,20 @@ async fn p38_a_try_on_a_connection_that_stands_still_is_not_forgotten() {
     assert!(begun.elapsed() >= Duration::from_millis(1_900), "the try may be carried out: {:?}", begun.elapsed());
     assert!(upgrading.await.unwrap().unwrap().is_err(), "others read");
     drop(stuck);
+}
+
+/// The step of an acquire stopped at its bound. The first lease ends in an hour, and before that nothing else happens at
+/// the store.
+#[tokio::test]
+async fn p34_a_waiter_that_is_told_of_more_asks_again_at_once() {
+    let mut harness = Harness::new().await;
+    let semaphore = harness.leasehold.semaphore("name", 2);
+    let acquiring = tokio::spawn(async move { semaphore.acquire().await });
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    let answer = Answer { rest: Rest::More, ..harness.answer(queued(42, 3_600_000), 7) };
+    assert!(request.reply.send(Ok(answer)).is_ok());
+    let (request, again) = timeout(Duration::from_millis(500), harness.next_acquire()).await.expect("at once");
+    assert_eq!(again.id, id);
+    harness.reply(request, granted(8), 8);
+    assert!(acquiring.await.unwrap().unwrap().is_valid());
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use leasehold_spec::limits::{RANGE_MAX, RUN_PASSES};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place};
+use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place, Rest};
 use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Phase, Requester};
@@ -320,6 +320,9 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     if let Some(state) = turn.ledger.names.get_mut(&name) {
         state.waiter = counter;
     }
+    // The store has more to settle (P34): a re-check settles as well. The end of the first lease may be an hour away.
+    let is_more = answer.rest == Rest::More && !is_on(Mutant::P34WaiterForgetsMore);
+    let left_us = if is_more { 0 } else { left_us };
     turn.ledger.watch(&name, answer.highest, turn.now.us(), left_us, WatchAction::Recheck);
 }
 

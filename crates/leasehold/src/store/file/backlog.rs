@@ -12,7 +12,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{GrantId, Op};
+use leasehold_spec::{GrantId, Name, Op};
 
 use super::job::Job;
 
@@ -60,6 +60,13 @@ impl Backlog {
             }
             None => self.pop_acquire(),
         }
+    }
+
+    /// Returns the next acquire, if it comes next anyway and asks for this name.
+    pub(super) fn pop_same(&mut self, of: &Name) -> Option<Job> {
+        let is_same = |job: &Job| matches!(job, Job::Apply { name, op: Op::Acquire(_), .. } if name == of);
+        let is_next = self.first.is_empty() && self.acquires.front().is_some_and(is_same);
+        if is_next { self.pop_acquire() } else { None }
     }
 
     fn pop_acquire(&mut self) -> Option<Job> {
@@ -151,6 +158,22 @@ mod tests {
         let jobs = [acquire(1), acquire(2), acquire(2), leave(2), leave(2), acquire(3), leave(4)];
         let expected = ["leave 4", "acquire 1", "acquire 2", "acquire 2", "leave 2", "leave 2", "acquire 3"];
         assert_eq!(order(jobs), expected);
+    }
+
+    /// Only acquires that would come next: a renewal or a leave goes before them, and another name is another record.
+    #[test]
+    fn acquires_of_one_name_are_taken_together() {
+        let mut backlog = Backlog::default();
+        [acquire(1), acquire(2), acquire(3), leave(3), acquire(4)].into_iter().for_each(|job| backlog.push(job));
+        let (x, y) = (Name::new("x").unwrap(), Name::new("y").unwrap());
+        assert_eq!(backlog.pop().map(|job| said(&job)).as_deref(), Some("acquire 1"));
+        assert!(backlog.pop_same(&y).is_none());
+        assert_eq!(backlog.pop_same(&x).map(|job| said(&job)).as_deref(), Some("acquire 2"));
+        backlog.push(job(Op::Inspect));
+        assert!(backlog.pop_same(&x).is_none(), "the inspection comes first");
+        assert_eq!(backlog.pop().map(|job| said(&job)).as_deref(), Some("inspect"));
+        assert_eq!(backlog.pop_same(&x).map(|job| said(&job)).as_deref(), Some("acquire 3"));
+        assert!(backlog.pop_same(&x).is_none(), "a leave of the third one follows");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use leasehold_spec::SessionId;
 use leasehold_spec::limits::RETENTION_US;
 use leasehold_spec::mutant::{Mutant, is_on};
 use rusqlite::config::DbConfig;
@@ -12,8 +13,10 @@ use rustix::io::Errno;
 
 use super::directory::{Directory, FileKey};
 use super::fault::Trouble;
+use super::layout::{self, LAYOUT, MUTEXES, index_of_ending};
 use super::live::Live;
-use super::rows::{ending, to_tell};
+use super::news::ending;
+use super::plain::POOL;
 use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
@@ -21,60 +24,11 @@ use crate::world::World;
 pub(super) const DATABASE: &str = "leasehold.db";
 /// "LHF1": marks a database as ours.
 const APPLICATION: i64 = 0x4c48_4631;
-/// The layout that this program writes.
-const LAYOUT: i64 = 2;
-/// Also created in a database of an earlier program, if it is missing. Such a program keeps it up to date, too.
-macro_rules! index_of_ending {
-    () => {
-        concat!("CREATE INDEX IF NOT EXISTS ending ON names (id) WHERE ", ending!())
-    };
-}
 /// Only for programs that take no turn: a backup, a person with a shell. Our processes never wait here.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// A row for each name, and a row for each waiter. Numbers of 64 bits have the bits of SQLite's signed numbers.
-///
-/// `stamp` changes with every change of a name and never repeats: with the same stamp, the rows need not be read again.
-/// `ended` has each grant that was revoked and has ended, for the message to its holder: by then the row of the name
-/// belongs to another grant.
-///
-/// `seq` orders waiters with equal tickets by their arrival. `range` is the number of tokens of a grant or a waiter.
-pub(super) const SCHEMA: &str = concat!(
-    "
-CREATE TABLE meta (
-  key TEXT PRIMARY KEY, value TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-CREATE TABLE names (
-  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp INTEGER NOT NULL, last INTEGER NOT NULL,
-  keep_until_us INTEGER NOT NULL, released BLOB, waiting INTEGER NOT NULL, lapsed INTEGER NOT NULL,
-  session BLOB, counter INTEGER, nonce INTEGER, token INTEGER, range INTEGER,
-  since_us INTEGER, length_ms INTEGER, state INTEGER, label TEXT
-) STRICT;
-CREATE INDEX told ON names (session) WHERE ",
-    to_tell!(),
-    ";
-",
-    index_of_ending!(),
-    ";
-CREATE TABLE waiters (
-  name INTEGER NOT NULL, ticket INTEGER NOT NULL, seq INTEGER NOT NULL, session BLOB NOT NULL,
-  counter INTEGER NOT NULL, nonce INTEGER NOT NULL, lease_ms INTEGER NOT NULL, range INTEGER NOT NULL,
-  claim_ms INTEGER NOT NULL, limit_us INTEGER, seen_us INTEGER NOT NULL, hears INTEGER NOT NULL,
-  strict INTEGER NOT NULL, label TEXT NOT NULL,
-  PRIMARY KEY (name, ticket, seq)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX stricts ON waiters (name) WHERE strict = 1;
-CREATE TABLE lapses (
-  name INTEGER NOT NULL, place INTEGER NOT NULL, session BLOB NOT NULL, at_us INTEGER NOT NULL,
-  PRIMARY KEY (name, place)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE ended (
-  name INTEGER PRIMARY KEY, session BLOB NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL,
-  token INTEGER NOT NULL, range INTEGER NOT NULL
-) STRICT;
-CREATE INDEX ended_of ON ended (session);
-"
-);
+/// The number of statements that stay prepared: more than there are.
+const STATEMENTS: usize = 128;
 
 /// An open database.
 pub(super) struct Database {
@@ -82,6 +36,8 @@ pub(super) struct Database {
     pub(super) key: FileKey,
     /// The ID of the database and of the boot.
     pub(super) run: String,
+    /// Whether the database has layout 3. Otherwise programs of an earlier version use it, and it has mutexes only.
+    pub(super) has_pools: bool,
     path: PathBuf,
 }
 
@@ -102,7 +58,9 @@ impl Database {
         db.busy_timeout(BUSY).map_err(said)?;
         // To copy the log back costs a flush of the disk. Every short command would do it at its end.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(said)?;
-        let mut database = Self { db, key, run: String::new(), path: directory.path().to_owned() };
+        db.set_prepared_statement_cache_capacity(STATEMENTS);
+        let (run, path) = (String::new(), directory.path().to_owned());
+        let mut database = Self { db, key, run, has_pools: true, path };
         database.greet(live, world)?;
         if directory.key(DATABASE) != Some(key) {
             return Err(moved(directory.path()));
@@ -133,6 +91,7 @@ impl Database {
         } else {
             // If there is no room for it, bells read more rows.
             let _as_good_without = self.db.execute_batch(index_of_ending!());
+            self.has_pools = layout == LAYOUT;
         }
         self.meet(&now, live, world)
     }
@@ -141,14 +100,32 @@ impl Database {
         let mut id = [0; 16];
         world.random(&mut id);
         let made = self.db.transaction()?;
-        made.execute_batch(SCHEMA)?;
+        layout::create(&made)?;
         let values = [("id", format!("{:032x}", u128::from_ne_bytes(id))), ("boot", now.id.clone())];
         for (key, value) in values.into_iter().chain([("time", now.time_namespace.clone())]) {
             made.execute("INSERT INTO meta VALUES (?1, ?2)", params![key, value])?;
         }
         made.pragma_update(None, "application_id", APPLICATION)?;
-        made.pragma_update(None, "user_version", LAYOUT)?;
         made.commit()
+    }
+
+    /// Changes a database of layout 2 to layout 3, if no session of another client lives: a program that knows only
+    /// layout 2 has one. Programs of an earlier version exclude programs of this version until then, but have no pools.
+    /// The caller has the turn.
+    ///
+    /// The change is tried when somebody needs it. Before, another process may have made it.
+    pub(super) fn add_pools_for(&mut self, live: &Live, own: &[SessionId], is_needed: bool) -> Result<(), Trouble> {
+        let path = self.path.clone();
+        let said = |error| Trouble::of(&path, error);
+        self.has_pools = layout::read(&self.db).map_err(said)? == LAYOUT;
+        let others_live = || live.is_inhabited(own) && !is_on(Mutant::P27ChangesUnderOthers);
+        if self.has_pools || !is_needed || others_live() {
+            return Ok(());
+        }
+        let change = self.db.transaction().map_err(said)?;
+        layout::add_pools(&change).and_then(|()| change.commit()).map_err(said)?;
+        self.has_pools = true;
+        Ok(())
     }
 
     /// Prepares the database if the host was restarted since its last use: all holders and waiters are dead, and the
@@ -175,7 +152,7 @@ impl Database {
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        if boot != now.id && live.is_inhabited() && !is_on(Mutant::P27BelievesBootIds) {
+        if boot != now.id && live.is_inhabited(&[]) && !is_on(Mutant::P27BelievesBootIds) {
             let message = format!(
                 "{} is used by programs with another boot ID (for example in a container), so their death cannot be \
                  detected: use another directory, or bind-mount /proc/sys/kernel/random/boot_id of the host",
@@ -188,9 +165,12 @@ impl Database {
             let keep = (world.now_us() + RETENTION_US).cast_signed();
             let sql = "UPDATE names SET stamp = stamp + 1, last = max(last, coalesce(token + range - 1, 0)), \
                        keep_until_us = ?1, released = NULL, waiting = 0, lapsed = 0, session = NULL, counter = NULL, \
-                       nonce = NULL, token = NULL, range = NULL, since_us = NULL, length_ms = NULL, state = NULL, \
-                       label = NULL";
-            void.execute(sql, [keep]).map_err(said)?;
+                       nonce = NULL, token = NULL, range = NULL, since_us = NULL, length_ms = NULL, \
+                       state = CASE state WHEN ?2 THEN ?2 END, label = NULL";
+            void.execute(sql, [keep, POOL]).map_err(said)?;
+            if self.has_pools {
+                void.execute_batch("DELETE FROM grants; UPDATE pools SET taken = 0, granted = 0").map_err(said)?;
+            }
             void.execute_batch("DELETE FROM waiters; DELETE FROM lapses; DELETE FROM ended").map_err(said)?;
             let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
             void.execute(set, ["boot", &now.id]).map_err(said)?;
@@ -205,7 +185,7 @@ impl Database {
 fn check_ours(path: &Path, application: i64, layout: i64) -> Result<(), Error> {
     let place = path.display();
     let message = match (application, layout) {
-        (APPLICATION, LAYOUT) => return Ok(()),
+        (APPLICATION, MUTEXES | LAYOUT) => return Ok(()),
         (APPLICATION, newer) if newer > LAYOUT => format!(
             "the database in {place} has layout {newer} of a newer Leasehold, but this program knows layout {LAYOUT}: \
              update all programs, or use another directory"

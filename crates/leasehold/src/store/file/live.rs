@@ -96,12 +96,13 @@ impl Live {
         }
     }
 
-    /// Returns whether any session of before lives. Connects to all of them: for the first opening after a boot.
-    pub(super) fn is_inhabited(&self) -> bool {
+    /// Returns whether any session of before lives, other than these. Connects to all of them: for the first opening
+    /// after a boot, and before a change of the layout.
+    pub(super) fn is_inhabited(&self, own: &[SessionId]) -> bool {
         let Ok(mut names) = self.names() else { return true };
         names.any(|name| {
             let Some((session, "life")) = parts(&name) else { return false };
-            matches!(self.pulse(session), Pulse::Lives | Pulse::Connected(_))
+            !own.contains(&session) && matches!(self.pulse(session), Pulse::Lives | Pulse::Connected(_))
         })
     }
 

@@ -22,6 +22,8 @@
 
 mod backlog;
 mod ballast;
+mod bury;
+mod cells;
 mod database;
 mod default;
 mod desk;
@@ -29,10 +31,13 @@ mod directory;
 mod fault;
 mod filesystems;
 mod job;
+mod layout;
 mod link;
 mod live;
+mod news;
 mod ours;
 mod plain;
+mod pool;
 mod presence;
 mod record;
 mod rows;
@@ -41,10 +46,13 @@ mod shown;
 mod site;
 mod turn;
 mod url;
+mod waiters;
 mod worker;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+
+use leasehold_spec::Kind;
 
 pub use self::default::default_url;
 use self::desk::Desk;
@@ -72,7 +80,7 @@ impl Store for FileStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile::default()
+        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

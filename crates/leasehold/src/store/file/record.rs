@@ -6,19 +6,28 @@
 
 use std::collections::HashMap;
 
-use leasehold_spec::{Entry, Grant, GrantId, GrantState, Lapse, Name, Resource};
+use leasehold_spec::{Entry, Grant, GrantId, GrantState, Grants, Kind, Lapse, Name, Resource, SessionId, Take};
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
-use super::plain::{Bad, Plain};
-use super::rows::{OF_NAME, bytes, delete, insert, lapses, plain, queue, sane, state_number};
+use super::cells::{Bad, bytes, sane, state_number};
+use super::plain::{Content, POOL, Plain};
+use super::pool::{self, Part, Pool};
+use super::rows::{OF_NAME, lapses, plain};
+use super::waiters::{self, Waiters, delete};
 
 /// A record as it was read, and as it is now.
+#[derive(Default)]
 pub(super) struct Record {
     /// `None`: there is no row yet.
     id: Option<i64>,
     stamp: i64,
     pub(super) resource: Resource,
+    /// The pool as it is stored. Its grants are not read yet.
+    pool: Option<Pool>,
+    /// The stored pool is forgotten: none of its rows remains.
+    pub(super) is_reset: bool,
     seqs: HashMap<GrantId, i64>,
+    upgrade_seq: i64,
     before: Option<Before>,
 }
 
@@ -28,6 +37,9 @@ struct Before {
     lapses: Vec<Lapse>,
     queue: Vec<(GrantId, u64)>,
     subject: Option<Entry>,
+    upgrade: Option<Entry>,
+    /// The grants of a pool, as far as they were read.
+    grants: Grants,
 }
 
 /// The queues that were read last, by name.
@@ -38,6 +50,18 @@ pub(super) struct Remembered(HashMap<Name, Record>);
 const REMEMBERED: usize = 256;
 
 impl Remembered {
+    /// Takes the record that a step of the same transaction has left, or the one that is remembered.
+    pub(super) fn take(&mut self, name: &Name, earlier: &mut Self) -> Option<Record> {
+        let own = self.0.remove(name);
+        let earlier = earlier.0.remove(name);
+        own.or(earlier)
+    }
+
+    /// Remembers these as well.
+    pub(super) fn keep_all(&mut self, others: Self) {
+        others.0.into_iter().for_each(|(name, record)| self.keep(name, record));
+    }
+
     pub(super) fn keep(&mut self, name: Name, record: Record) {
         if self.0.len() >= REMEMBERED {
             self.0.clear();
@@ -47,34 +71,53 @@ impl Remembered {
 }
 
 impl Record {
-    /// Reads the record of a name. Its queue is taken out of `known`, and comes back when the change is stored.
-    pub(super) fn load(db: &Connection, name: &Name, known: &mut Remembered) -> Result<Self, Bad> {
+    /// Reads the record of a name, but not the grants of a pool. Nobody may remember the record while it changes: it comes
+    /// back when the change is stored.
+    pub(super) fn load(db: &Connection, name: &Name, remembered: Option<Self>) -> Result<Self, Bad> {
         let found = db
             .prepare_cached(OF_NAME)?
             .query_row([name.as_str()], |row| {
-                let head = (row.get(0)?, row.get(1)?, row.get::<_, i64>(5)?, row.get::<_, i64>(6)?);
-                Ok((head, plain(row)))
+                let id = row.get(0)?;
+                let head = (id, row.get(1)?, row.get::<_, i64>(5)?, row.get::<_, i64>(6)?);
+                Ok((head, plain(row, || Pool::read(db, id))))
             })
             .optional()?;
-        let remembered = known.0.remove(name);
-        let Some(((id, stamp, waiting, lapsed), plain)) = found else {
-            let resource = Resource::default();
-            return Ok(Self { id: None, stamp: 0, resource, seqs: HashMap::new(), before: None });
+        let Some(((id, stamp, waiting, lapsed), plain)) = found else { return Ok(Self::default()) };
+        let Plain { last, keep_until_us, released, content } = plain?;
+        let (grant, pool) = match content {
+            Content::Mutex(grant) => (grant, None),
+            Content::Pool(pool) => (None, Some(pool)),
         };
-        let Plain { last, keep_until_us, released, grant } = plain?;
-        if let Some(mut record) = remembered.filter(|record| record.id == Some(id) && record.stamp == stamp) {
-            let resource = &mut record.resource;
-            (resource.last, resource.keep_until_us) = (last, keep_until_us);
-            (resource.released, resource.grants) = (released, grant.into());
+        let remembered = remembered.filter(|record| record.id == Some(id) && record.stamp == stamp);
+        let is_remembered = remembered.is_some();
+        let mut record = Self { id: Some(id), stamp, pool, is_reset: false, ..remembered.unwrap_or_default() };
+        let resource = &mut record.resource;
+        (resource.kind, resource.limit) = pool.map_or(MUTEX, |pool| (pool.kind, pool.limit));
+        (resource.last, resource.keep_until_us) = (last, keep_until_us);
+        (resource.released, resource.grants) = (released, grant.into());
+        if is_remembered {
             return Ok(record);
         }
-        let (queue, seqs) = if waiting == 0 { Default::default() } else { queue(db, id)? };
-        let lapses = if lapsed == 0 { Vec::new() } else { lapses(db, id)? };
-        let counted = (queue.len() as u64, lapses.len() as u64);
-        sane(counted == (waiting.cast_unsigned(), lapsed.cast_unsigned()), "it counts other waiters than there are")?;
-        let grants = grant.into();
-        let resource = Resource { last, grants, released, lapses, queue, keep_until_us, ..Resource::default() };
-        Ok(Self { id: Some(id), stamp, resource, seqs, before: None })
+        if waiting > 0 {
+            let Waiters { queue, seqs, upgrade, upgrade_seq } = waiters::read(db, id, resource.kind)?;
+            (resource.queue, resource.upgrade) = (queue, upgrade);
+            (record.seqs, record.upgrade_seq) = (seqs, upgrade_seq);
+        }
+        resource.lapses = if lapsed == 0 { Vec::new() } else { lapses(db, id)? };
+        let counted = (waiting_of(resource), resource.lapses.len() as i64);
+        sane(counted == (waiting, lapsed), "it counts other waiters than there are")?;
+        Ok(record)
+    }
+
+    /// Returns the part of a pool that is read next: nothing of it has been read yet.
+    pub(super) fn part<'a>(&self, db: &'a Connection) -> Option<Part<'a>> {
+        Some(Part::new(db, self.id?, self.pool?))
+    }
+
+    /// Whether one of these sessions has a grant of a pool, read or not.
+    pub(super) fn has_unread(&self, db: &Connection, sessions: &[SessionId]) -> Result<bool, Bad> {
+        let Some(id) = self.id.filter(|_| self.resource.kind.is_pool()) else { return Ok(false) };
+        sessions.iter().try_fold(false, |any, session| Ok(any || pool::has_grant(db, id, *session)?))
     }
 
     /// Saves the parts that the next steps may change. Of the waiters, steps add, move or change only `subject`.
@@ -85,6 +128,8 @@ impl Record {
             lapses: self.resource.lapses.clone(),
             queue: self.resource.queue.iter().map(|entry| (entry.id, entry.ticket)).collect(),
             subject: subject.and_then(find),
+            upgrade: self.resource.upgrade.clone(),
+            grants: if self.pool.is_some() { self.resource.grants.clone() } else { Grants::default() },
         });
     }
 
@@ -101,12 +146,19 @@ impl Record {
         let plain = Plain::of(&self.resource);
         let is_queue_changed = self.is_queue_changed(before, subject);
         let is_lapsed = before.lapses != self.resource.lapses;
-        if before.plain == plain && !is_queue_changed && !is_lapsed {
+        let is_changed = before.plain != plain || is_queue_changed || is_lapsed || self.is_reset;
+        // A renewal of a pool usually changes its grant and nothing else. A mutex has its grant in its row.
+        if let (false, Some(id)) = (is_changed, self.id.filter(|_| self.pool.is_some())) {
+            return pool::save(db, id, &before.grants, &self.resource.grants);
+        }
+        if !is_changed {
             return Ok(());
         }
         let id = self.save_plain(db, name, &plain, stamp)?;
+        self.save_pool(db, id, &plain)?;
         if is_queue_changed {
             self.save_queue(db, id, subject, stamp)?;
+            self.save_upgrade(db, id, stamp)?;
         }
         if is_lapsed {
             db.prepare_cached("DELETE FROM lapses WHERE name = ?1")?.execute([id])?;
@@ -123,21 +175,40 @@ impl Record {
         Ok(())
     }
 
-    /// Returns whether the grant was an unclaimed push before the step.
-    pub(super) fn was_pushed(&self) -> bool {
-        let grant = self.before.as_ref().and_then(|before| before.plain.grant.as_ref());
-        grant.is_some_and(|grant| grant.state == GrantState::Pushed)
+    /// Returns whether this grant was an unclaimed push before the step.
+    pub(super) fn was_pushed(&self, id: GrantId) -> bool {
+        self.grants_before().any(|grant| grant.id == id && grant.state == GrantState::Pushed)
+    }
+
+    /// Returns the revoked grants that the step has ended.
+    pub(super) fn revoked_and_ended(&self) -> impl Iterator<Item = &Grant> {
+        let has_ended = |grant: &&Grant| self.resource.held_by(grant.id).is_none();
+        self.grants_before().filter(|grant| grant.state == GrantState::Revoked).filter(has_ended)
+    }
+
+    fn grants_before(&self) -> impl Iterator<Item = &Grant> {
+        self.before.iter().flat_map(|before| {
+            let sole = if let Content::Mutex(sole) = &before.plain.content { sole.as_ref() } else { None };
+            sole.into_iter().chain(before.grants.iter())
+        })
     }
 
     fn is_queue_changed(&self, before: &Before, subject: Option<GrantId>) -> bool {
         let queue = &self.resource.queue;
         let same = |((id, ticket), entry): (&(GrantId, u64), &Entry)| *id == entry.id && *ticket == entry.ticket;
         let now = subject.and_then(|id| queue.iter().find(|entry| entry.id == id));
-        queue.len() != before.queue.len() || now != before.subject.as_ref() || !before.queue.iter().zip(queue).all(same)
+        queue.len() != before.queue.len()
+            || now != before.subject.as_ref()
+            || self.resource.upgrade != before.upgrade
+            || !before.queue.iter().zip(queue).all(same)
     }
 
     fn save_plain(&self, db: &Connection, name: &Name, plain: &Plain, stamp: i64) -> Result<i64, Bad> {
-        let grant = plain.grant.as_ref();
+        let grant = if let Content::Mutex(grant) = &plain.content { grant.as_ref() } else { None };
+        let state = match &plain.content {
+            Content::Mutex(grant) => grant.as_ref().map(|grant| state_number(grant.state)),
+            Content::Pool(_) => Some(POOL),
+        };
         let number = |of: fn(&Grant) -> u64| grant.map(|grant| of(grant).cast_signed());
         let values = named_params! {
             ":name": name.as_str(),
@@ -145,7 +216,7 @@ impl Record {
             ":last": plain.last.get().cast_signed(),
             ":keep": plain.keep_until_us.cast_signed(),
             ":released": plain.released.map(bytes),
-            ":waiting": self.resource.queue.len() as i64,
+            ":waiting": waiting_of(&self.resource),
             ":lapsed": self.resource.lapses.len() as i64,
             ":session": grant.map(|grant| grant.id.session.0.to_be_bytes()),
             ":counter": number(|grant| grant.id.counter),
@@ -154,7 +225,7 @@ impl Record {
             ":range": number(|grant| grant.range),
             ":since": number(|grant| grant.since_us),
             ":length": number(|grant| grant.length_ms),
-            ":state": grant.map(|grant| state_number(grant.state)),
+            ":state": state,
             ":label": grant.map(|grant| grant.label.as_str()),
         };
         // One statement for both would use up a number of `names.id` at each step, and read the index of names.
@@ -176,8 +247,21 @@ impl Record {
         Ok(self.id.unwrap_or_else(|| db.last_insert_rowid()))
     }
 
+    fn save_pool(&self, db: &Connection, id: i64, plain: &Plain) -> Result<(), Bad> {
+        let Some(before) = &self.before else { return Ok(()) };
+        if self.is_reset {
+            pool::forget(db, id)?;
+        }
+        let Content::Pool(now) = plain.content else { return Ok(()) };
+        if self.is_reset || plain.content != before.plain.content {
+            now.save(db, id)?;
+        }
+        pool::save(db, id, &before.grants, &self.resource.grants)
+    }
+
     fn save_queue(&mut self, db: &Connection, id: i64, subject: Option<GrantId>, stamp: i64) -> Result<(), Bad> {
         let Some(before) = &self.before else { return Ok(()) };
+        let kind = self.resource.kind;
         let others = |entry: &&Entry| Some(entry.id) != subject;
         let head = self.resource.queue.iter().find(others).map(|entry| entry.id);
         let dropped = before.queue.iter().filter(|(id, _)| Some(*id) != subject);
@@ -200,8 +284,24 @@ impl Record {
             delete(db, id, old.ticket, old_seq)?;
         }
         if let Some(at) = at {
-            insert(db, id, &self.resource.queue[at], seq)?;
+            waiters::insert(db, id, kind, &self.resource.queue[at], seq)?;
             self.seqs.insert(subject, seq);
+        }
+        Ok(())
+    }
+
+    fn save_upgrade(&mut self, db: &Connection, id: i64, stamp: i64) -> Result<(), Bad> {
+        let before = self.before.as_ref().and_then(|before| before.upgrade.as_ref());
+        let now = self.resource.upgrade.as_ref();
+        if before == now {
+            return Ok(());
+        }
+        if let Some(old) = before {
+            delete(db, id, old.ticket, self.upgrade_seq)?;
+        }
+        if let Some(new) = now {
+            waiters::insert(db, id, self.resource.kind, new, stamp)?;
+            self.upgrade_seq = stamp;
         }
         Ok(())
     }
@@ -213,4 +313,12 @@ impl Record {
         let before = at.checked_sub(1).and_then(seq_at).is_none_or(|before| *before < seq);
         queue[at].ticket == ticket && before && seq_at(at + 1).is_none_or(|after| *after > seq)
     }
+}
+
+/// The kind and the limit of a mutex.
+const MUTEX: (Kind, u32) = (Take::MUTEX.kind, Take::MUTEX.limit);
+
+/// Returns the number of rows that the waiters have.
+fn waiting_of(resource: &Resource) -> i64 {
+    resource.queue.len() as i64 + i64::from(resource.upgrade.is_some())
 }

@@ -156,7 +156,7 @@ async fn hold(stream: UnixStream) {
 pub(super) struct Watches {
     jobs: WeakUnboundedSender<Job>,
     holders: HashMap<SessionId, Watch>,
-    names: HashMap<Name, SessionId>,
+    names: HashMap<Name, Vec<SessionId>>,
 }
 
 struct Watch {
@@ -171,17 +171,11 @@ const NAMES: usize = 64;
 
 /// The result of an attempt to watch a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Watched {
+enum Watched {
     Yes,
     /// It lives and accepts no more connections, or it is unknown whether it lives. The next re-check tries again.
     NotNow,
     Dead,
-}
-
-impl Watched {
-    pub(super) fn is_dead(self) -> bool {
-        self == Self::Dead
-    }
 }
 
 impl Watches {
@@ -196,15 +190,27 @@ impl Watches {
         matches!(peek, Err(Errno::AGAIN))
     }
 
-    /// Watches the holder of this name, and no other session for it.
-    pub(super) fn watch(&mut self, name: &Name, holder: SessionId, live: &Live) -> Watched {
-        if self.names.get(name) == Some(&holder) {
-            return Watched::Yes;
+    /// Watches these holders of the name, and no other session for it. Returns whether one of them is dead.
+    pub(super) fn watch(&mut self, name: &Name, holders: &[SessionId], live: &Live) -> bool {
+        let watched = self.names.remove(name).unwrap_or_default();
+        watched.iter().filter(|one| !holders.contains(one)).for_each(|one| self.unwatch(name, *one));
+        let (mut now, mut is_dead) = (Vec::new(), false);
+        for holder in holders {
+            let watched = if watched.contains(holder) { Watched::Yes } else { self.watch_one(name, *holder, live) };
+            is_dead |= watched == Watched::Dead;
+            if watched == Watched::Yes {
+                now.push(*holder);
+            }
         }
-        self.forget(name);
+        if !now.is_empty() {
+            self.names.insert(name.clone(), now);
+        }
+        is_dead
+    }
+
+    fn watch_one(&mut self, name: &Name, holder: SessionId, live: &Live) -> Watched {
         if let Some(watch) = self.holders.get_mut(&holder) {
             watch.names.insert(name.clone());
-            self.names.insert(name.clone(), holder);
             return Watched::Yes;
         }
         let life = match live.pulse(holder) {
@@ -228,13 +234,17 @@ impl Watches {
         };
         let watch = Watch { names: HashSet::from([name.clone()]), life, _breaks: Task(tokio::spawn(breaks)) };
         self.holders.insert(holder, watch);
-        self.names.insert(name.clone(), holder);
         Watched::Yes
     }
 
     /// No session of ours waits for this name any more.
     pub(super) fn forget(&mut self, name: &Name) {
-        let Some(holder) = self.names.remove(name) else { return };
+        for holder in self.names.remove(name).unwrap_or_default() {
+            self.unwatch(name, holder);
+        }
+    }
+
+    fn unwatch(&mut self, name: &Name, holder: SessionId) {
         let Some(watch) = self.holders.get_mut(&holder) else { return };
         watch.names.remove(name);
         if watch.names.is_empty() {
@@ -246,7 +256,11 @@ impl Watches {
     pub(super) fn broke(&mut self, holder: SessionId) -> HashSet<Name> {
         let Some(watch) = self.holders.remove(&holder) else { return HashSet::new() };
         for name in &watch.names {
-            self.names.remove(name);
+            let Some(holders) = self.names.get_mut(name) else { continue };
+            holders.retain(|one| *one != holder);
+            if holders.is_empty() {
+                self.names.remove(name);
+            }
         }
         watch.names
     }

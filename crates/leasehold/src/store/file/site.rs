@@ -3,21 +3,25 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use leasehold_spec::limits::SETTLE_STEPS;
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Env, Event, Grant, GrantId, GrantState, Grants, Name, Op, Outcome, Rest, SessionId,
+    Answer, Contention, Delivery, Env, Event, Grant, GrantId, GrantState, Kind, Name, Op, Outcome, Rest, SessionId,
     Token, step,
 };
 use rusqlite::Connection;
 
 use super::ballast;
+use super::bury::{self, Asked, Cursors};
+use super::cells::Bad;
 use super::database::{self, DATABASE, Database};
 use super::default;
 use super::directory::Directory;
 use super::fault::Trouble;
+use super::layout;
 use super::live::Live;
+use super::news::{self, News};
 use super::ours;
-use super::plain::Bad;
 use super::record::{Record, Remembered};
 use super::rows;
 use super::turn::{LOCK, Taken, Turn, Waiting};
@@ -29,6 +33,8 @@ const SWEEP: u32 = 256;
 const SWEPT: i64 = 1024;
 /// The number of names in one page.
 const NAMES: usize = 256;
+/// The number of revoked and ended grants of a pool that are kept for messages.
+const ENDED: usize = 64;
 
 pub(super) struct Site {
     pub(super) directory: Directory,
@@ -36,6 +42,7 @@ pub(super) struct Site {
     turn: Arc<Turn>,
     database: Database,
     known: Remembered,
+    cursors: Cursors,
     steps: u32,
     swept: i64,
 }
@@ -47,9 +54,12 @@ pub(super) struct Done {
     /// The session of the next waiter, if this step has turned a claim into a whole lease. From now on that session
     /// watches the new holder.
     pub(super) next: Option<SessionId>,
-    pub(super) holder: Option<SessionId>,
+    /// The holders to watch, other than sessions of ours. `None`: those that are watched already.
+    pub(super) others: Option<Vec<SessionId>>,
     /// Whether a session of ours waits.
     pub(super) waits: bool,
+    /// Whether the record can contain a session of ours.
+    pub(super) contains_us: bool,
 }
 
 /// The parts of the world that a step uses.
@@ -58,7 +68,8 @@ pub(super) struct Ask<'a> {
     pub(super) waiting: &'a Waiting,
     /// Whether no process has the life of a session any more.
     pub(super) is_dead: &'a dyn Fn(SessionId) -> bool,
-    pub(super) is_ours: &'a dyn Fn(SessionId) -> bool,
+    /// The sessions of this client.
+    pub(super) own: &'a [SessionId],
 }
 
 /// The remedy that is tried when the disk is full.
@@ -82,7 +93,8 @@ impl Site {
         let database = Database::open(&directory, &live, world)?;
         ballast::make(&directory);
         drop(taken);
-        Ok(Self { directory, live, turn, database, known: Remembered::default(), steps: 0, swept: 0 })
+        let (known, cursors) = (Remembered::default(), Cursors::default());
+        Ok(Self { directory, live, turn, database, known, cursors, steps: 0, swept: 0 })
     }
 
     pub(super) fn run(&self) -> &str {
@@ -114,6 +126,9 @@ impl Site {
         batch: &[(&Name, &Op)],
     ) -> Result<Vec<Result<Done, Trouble>>, Trouble> {
         let turn = self.take_turn(ask.world, ask.waiting)?;
+        if !self.database.has_pools {
+            self.database.add_pools_for(&self.live, ask.own, batch.iter().any(|(_, op)| needs_pools(op)))?;
+        }
         let may_wait = batch.iter().all(|(_, op)| matches!(op, Op::Acquire(_)));
         let mut room = Room::AsItIs;
         let done = loop {
@@ -125,6 +140,9 @@ impl Site {
                 }
                 (Err(Trouble::NoRoom(_)), Room::LogCopiedBack) => {
                     ballast::drop(&self.directory);
+                    // The first copy may have failed: the database can be much shorter than its log. If the log used up the
+                    // room instead, there would be none for the next copy.
+                    self.copy_log_back();
                     Room::BallastDropped
                 }
                 (tried, _) => break tried,
@@ -135,17 +153,23 @@ impl Site {
     }
 
     fn attempt(&mut self, ask: &Ask<'_>, batch: &[(&Name, &Op)]) -> Result<Vec<Result<Done, Trouble>>, Trouble> {
-        let Self { database, known, live, .. } = self;
+        let Self { database, known, cursors, live, .. } = self;
         let path = self.directory.path();
         let said = |error: rusqlite::Error| Trouble::of(path, error);
         let stepped = (|| {
             execute(&database.db, "BEGIN IMMEDIATE").map_err(said)?;
-            let mut kept = Vec::new();
+            // Of the steps of this transaction, a later one on the same name goes on with the record of the earlier one.
+            let mut stepped = Remembered::default();
             let mut all = Vec::new();
             for (name, op) in batch {
-                match one(&database.db, known, live, ask, name, op) {
+                if needs_pools(op) && !database.has_pools {
+                    all.push(Err(Trouble::Refused(layout::only_mutexes(path))));
+                    continue;
+                }
+                let remembered = stepped.take(name, known);
+                match one((&database.db, remembered, cursors), live, ask, name, op) {
                     Ok((done, record)) => {
-                        kept.push(((*name).clone(), record));
+                        stepped.keep((*name).clone(), record);
                         all.push(Ok(done));
                     }
                     Err(Bad::Nonsense(why)) => all.push(Err(Trouble::Nonsense(why))),
@@ -160,9 +184,7 @@ impl Site {
                 ballast::make(&self.directory);
             }
             execute(&database.db, "COMMIT").map_err(said)?;
-            for (name, record) in kept {
-                known.keep(name, record);
-            }
+            known.keep_all(stepped);
             Ok(all)
         })();
         if !database.db.is_autocommit() {
@@ -184,12 +206,10 @@ impl Site {
         let Self { database, known, live, .. } = self;
         let mut read = || {
             let moment = database.db.unchecked_transaction()?;
-            let mut record = Record::load(&moment, name, known)?;
+            let mut record = Record::load(&moment, name, known.take(name, &mut Remembered::default()))?;
             let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
             // An inspection changes nothing, and must not report a dead session as the holder.
-            if grant_of_the_dead(&record, &env, is_dead).is_some() {
-                record.resource.grants = Grants::default();
-            }
+            bury::hide_dead(&moment, &mut record, &Asked { name, op: &Op::Inspect, env: &env, is_dead })?;
             // The step empties a record that is forgotten. The empty record is not stored, so it must not be remembered.
             let is_forgotten = record.resource.is_forgotten(wall_us, lease_us);
             let (answer, _) = step(&mut record.resource, &env, &Op::Inspect);
@@ -214,7 +234,7 @@ impl Site {
     ///
     /// A reader needs no turn: it sees the state after the last transaction that was finished.
     pub(super) fn news(&self, world: &dyn World, session: SessionId) -> Vec<(Name, Delivery)> {
-        let Ok(news) = rows::news(&self.database.db, session) else { return Vec::new() };
+        let Ok(news) = news::news(&self.database.db, session, self.database.has_pools) else { return Vec::new() };
         let now_us = lease_us(world);
         let mut told = Vec::new();
         let mut tell = |name: &str, delivery| {
@@ -225,19 +245,20 @@ impl Site {
         for news in news {
             let (to, rest) = (session, Rest::Done);
             match news {
-                rows::News::Ended { name, id, token, range } => {
+                News::Ended { name, id, token, range } => {
                     let (contention, event) = (Contention::None, Event::Revoked);
                     tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us: 0, range, event });
                 }
-                rows::News::Ending { name, id, token, end_us, waiting: contention } => {
+                News::Ending { name, id, token, end_us, waiting: contention } => {
                     let (left_us, range, event) = (end_us.saturating_sub(now_us), 1, Event::Ending);
                     tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us, range, event });
                 }
-                rows::News::Stands { name, grant, waiting } => {
+                News::Stands { name, grant, waiting, rest: of_grant } => {
                     // A push has the time of its grant, however late it is read: its receiver counts from then. For a
                     // revocation the time left counts.
                     let Grant { id, token, range, .. } = grant;
                     let mut tell_of = |event, now_us, contention| {
+                        let rest = if event == Event::Granted { of_grant } else { rest };
                         let left_us = grant.left_us(now_us);
                         tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us, range, event });
                     };
@@ -266,14 +287,15 @@ impl Site {
         if dead.is_empty() {
             return;
         }
-        let Ok(holders) = rows::holders(&self.database.db, lease_us(world)) else { return };
+        let has_pools = self.database.has_pools;
+        let Ok(holders) = rows::holders(&self.database.db, lease_us(world), has_pools) else { return };
         let is_needed = |session| holders.contains(session) && !is_on(Mutant::P26SweepsHolders);
         dead.iter().filter(|session| !is_needed(session)).for_each(|session| self.live.bury_life(*session));
     }
 
-    /// Returns the holder, as far as it is known without a turn.
-    pub(super) fn holder(&self, name: &Name) -> Option<SessionId> {
-        rows::holder(&self.database.db, name).ok().flatten()
+    /// Returns the holders, at most 64, as far as they are known without a turn.
+    pub(super) fn holders(&self, name: &Name) -> Vec<SessionId> {
+        rows::holders_of(&self.database.db, name, SETTLE_STEPS).unwrap_or_default()
     }
 
     pub(super) fn names(&self, world: &dyn World, from: u64) -> Result<(Vec<Name>, u64), Trouble> {
@@ -285,47 +307,76 @@ impl Site {
     }
 }
 
+/// Whether a request is about a pool that may not exist yet.
+fn needs_pools(op: &Op) -> bool {
+    match op {
+        Op::Acquire(acquire) => acquire.take.kind.is_pool(),
+        Op::Resize { .. } => true,
+        _ => false,
+    }
+}
+
 fn one(
-    db: &Connection,
-    known: &mut Remembered,
+    (db, remembered, cursors): (&Connection, Option<Record>, &mut Cursors),
     live: &Live,
     ask: &Ask<'_>,
     name: &Name,
     op: &Op,
 ) -> Result<(Done, Record), Bad> {
     let subject = op.subject();
-    let mut record = Record::load(db, name, known)?;
-    record.begin(subject);
+    let mut record = Record::load(db, name, remembered)?;
     let (wall_us, lease_us) = (ask.world.wall_us(), lease_us(ask.world));
     let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
-    let marked = record.resource.grants.sole().cloned().filter(|grant| grant.state == GrantState::Revoked);
-    let mut deliveries = bury(&mut record, &env, op, ask);
-    let (answer, more) = step(&mut record.resource, &env, op);
+    let deaths = bury::read(db, &mut record, &Asked { name, op, env: &env, is_dead: ask.is_dead }, cursors)?;
+    record.begin(subject);
+    let mut deliveries = Vec::new();
+    for id in deaths.grants {
+        // Nobody knows which tokens the session has used.
+        deliveries.extend(step(&mut record.resource, &env, &Op::Leave { id, used: Token::HIGHEST }).1);
+    }
+    let (mut answer, more) = step(&mut record.resource, &env, op);
     deliveries.extend(more);
+    if deaths.rest == Rest::More {
+        answer.rest = Rest::More;
+    }
     record.save(db, name, subject, lease_us)?;
+    note_ended(db, name, &record, (op, &deliveries))?;
+    let resource = &record.resource;
+    let is_ours = |id: GrantId| ask.own.contains(&id.session);
+    let waits = resource.upgrade.iter().chain(&resource.queue).any(|entry| is_ours(entry.id));
+    let is_claimed = matches!((op, &answer.outcome), (Op::Renew(_), Outcome::Renewed { .. }))
+        && subject.is_some_and(|id| record.was_pushed(id));
+    let next = resource.upgrade.iter().chain(&resource.queue).next().filter(|_| is_claimed);
+    let living = match resource.kind {
+        Kind::Mutex => {
+            Some(resource.grants.iter().filter(|grant| grant.is_held()).map(|grant| grant.id.session).collect())
+        }
+        Kind::ReadWrite | Kind::Semaphore => deaths.living,
+    };
+    let holds = resource.grants.iter().any(|grant| grant.is_held() && is_ours(grant.id));
+    let contains_us = waits || holds || record.has_unread(db, ask.own)?;
+    let others = living.map(|living: Vec<SessionId>| living.into_iter().filter(|one| !ask.own.contains(one)).collect());
+    let next = next.map(|entry| entry.id.session);
+    Ok((Done { answer, deliveries, next, others, waits, contains_us }, record))
+}
+
+/// Notes the grants that were revoked and that no row shows any more: their holders read about them after the bell.
+fn note_ended(db: &Connection, name: &Name, record: &Record, (op, deliveries): (&Op, &[Delivery])) -> Result<(), Bad> {
+    let most = if record.resource.kind.is_pool() { ENDED } else { 1 };
     for told in deliveries.iter().filter(|told| told.event == Event::Revoked) {
         if record.resource.held_by(told.id).is_none() {
-            rows::note_ended(db, name, (told.id, told.token, told.range))?;
+            news::note_ended(db, name, (told.id, told.token, told.range), most)?;
         }
     }
-    // A holder that was stopped for the whole grace has not read that its grant was revoked, and the row of the name no
-    // longer shows it. A holder that gives the lease back itself needs no message.
+    // A holder that was stopped for the whole grace has not read that its grant was revoked. A holder that gives the
+    // lease back itself needs no message.
     let ends_attempt = matches!(op, Op::Release { .. } | Op::Leave { .. } | Op::CoolDown { .. });
-    let gives_back = |id: GrantId| ends_attempt && subject == Some(id);
-    let has_ended = |grant: &Grant| record.resource.held_by(grant.id).is_none() && !gives_back(grant.id);
-    if let Some(Grant { id, token, range, .. }) = marked.filter(has_ended) {
-        rows::note_ended(db, name, (id, token, range))?;
+    for Grant { id, token, range, .. } in record.revoked_and_ended() {
+        if !ends_attempt || op.subject() != Some(*id) {
+            news::note_ended(db, name, (*id, *token, *range), most)?;
+        }
     }
-    let resource = &record.resource;
-    let is_claimed = matches!((op, &answer.outcome), (Op::Renew(_), Outcome::Renewed { .. })) && record.was_pushed();
-    let done = Done {
-        next: resource.queue.front().filter(|_| is_claimed).map(|entry| entry.id.session),
-        holder: resource.grants.sole().filter(|grant| grant.is_held()).map(|grant| grant.id.session),
-        waits: resource.queue.iter().any(|entry| (ask.is_ours)(entry.id.session)),
-        answer,
-        deliveries,
-    };
-    Ok((done, record))
+    Ok(())
 }
 
 /// Returns the time on the clock of leases. Nobody sets this clock, and it runs while the machine sleeps.
@@ -335,25 +386,6 @@ pub(super) fn lease_us(world: &dyn World) -> u64 {
 
 fn now(world: &dyn World) -> rows::Now {
     rows::Now { wall_us: world.wall_us(), lease_us: lease_us(world) }
-}
-
-/// Returns the grant of a dead session whose lease has not ended. A grant that cools down was given back: the death of its
-/// session changes nothing.
-fn grant_of_the_dead(record: &Record, env: &Env<'_>, is_dead: &dyn Fn(SessionId) -> bool) -> Option<GrantId> {
-    let grant = record.resource.held_by(record.resource.grants.sole()?.id)?;
-    (grant.end_us() > env.lease_us && is_dead(grant.id.session)).then_some(grant.id)
-}
-
-/// Gives the lease of a dead session back on its behalf, if the request can be served by that. A request of the holder
-/// itself cannot: it shows that the holder lives.
-fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Delivery> {
-    if !matches!(op, Op::Acquire(_) | Op::Settle) {
-        return Vec::new();
-    }
-    let Some(id) = grant_of_the_dead(record, env, ask.is_dead) else { return Vec::new() };
-    // Nobody knows which tokens the session has used.
-    let (_, deliveries) = step(&mut record.resource, env, &Op::Leave { id, used: Token::HIGHEST });
-    deliveries
 }
 
 fn execute(db: &Connection, sql: &str) -> Result<(), rusqlite::Error> {

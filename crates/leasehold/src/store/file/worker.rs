@@ -11,7 +11,7 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Delivery, Name, Op, SessionId};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::backlog::Backlog;
 use super::fault::Trouble;
@@ -42,6 +42,12 @@ pub(super) struct Worker {
 /// The number of such lives that are kept, for a directory that is replaced again and again.
 const FORMER: usize = 16;
 
+/// The number of acquires of one name that are carried out together.
+const TOGETHER: usize = 16;
+
+/// An acquire, and where its reply goes.
+type Acquiring = (Arc<Tie>, Op, oneshot::Sender<Result<Answer, Fault>>);
+
 struct Attached {
     inbox: Inbox,
     tie: Weak<Tie>,
@@ -67,6 +73,15 @@ impl Worker {
                 backlog.push(job);
             }
             match backlog.pop() {
+                Some(Job::Apply { tie, name, op: op @ Op::Acquire(_), tell }) => {
+                    let mut all = vec![(tie, op, tell)];
+                    while all.len() < TOGETHER
+                        && let Some(Job::Apply { tie, op, tell, .. }) = backlog.pop_same(&name)
+                    {
+                        all.push((tie, op, tell));
+                    }
+                    self.acquire(&name, all);
+                }
                 Some(job) => self.do_one(job),
                 None => match received.recv().await {
                     Some(job) => backlog.push(job),
@@ -76,6 +91,20 @@ impl Worker {
             // Lets the tasks of bells, lives and watches run.
             tokio::task::yield_now().await;
         }
+    }
+
+    /// Carries out acquires of one name in one transaction. If thousands wait in a queue, to read it takes longer than the
+    /// steps: so the more acquires wait for the thread, the fewer times it reads the queue.
+    fn acquire(&mut self, name: &Name, mut all: Vec<Acquiring>) {
+        let count = all.len();
+        // Requests of a closed link are not carried out.
+        all.retain(|(tie, ..)| !tie.is_closed());
+        let batch: Vec<_> = all.iter().map(|(_, op, _)| (name, op)).collect();
+        let answers = if batch.is_empty() { Vec::new() } else { self.apply(&batch) };
+        for ((.., tell), answer) in all.into_iter().zip(answers) {
+            drop(tell.send(answer));
+        }
+        self.shown.asked.fetch_sub(count, Ordering::Relaxed);
     }
 
     fn do_one(&mut self, job: Job) {
@@ -199,12 +228,11 @@ impl Worker {
             return batch.iter().map(|_| Err(gone())).collect();
         };
         let (watches, live) = (&self.watches, Arc::clone(&site.live));
-        let is_ours = |session| own.contains(&session);
         let is_dead = |session| match own.contains(&session) || watches.sees(session) {
             true => false,
             false => matches!(live.pulse(session), Pulse::Dead),
         };
-        let ask = Ask { world: &*self.world, waiting: &self.shown.waiting, is_dead: &is_dead, is_ours: &is_ours };
+        let ask = Ask { world: &*self.world, waiting: &self.shown.waiting, is_dead: &is_dead, own: &own };
         match site.apply(&ask, batch) {
             Ok(all) => {
                 let mut told = Vec::new();
@@ -239,20 +267,20 @@ impl Worker {
         if let Some(next) = done.next.filter(|_| !is_on(Mutant::P26NextIsBlind)) {
             live.ring(next);
         }
-        let others = done.holder.filter(|holder| !self.is_own(*holder));
-        if !done.waits && others == done.holder {
+        if !done.contains_us {
             self.shown.presence.leave(name);
         }
-        match others.filter(|_| done.waits) {
-            Some(holder) => self.watch(name, holder, live),
-            None => self.watches.forget(name),
+        match done.others {
+            _ if !done.waits => self.watches.forget(name),
+            None => {}
+            Some(others) => self.watch(name, &others, live),
         }
         done.answer
     }
 
-    fn watch(&mut self, name: &Name, holder: SessionId, live: &Live) {
-        if self.watches.watch(name, holder, live).is_dead() {
-            // The holder died between the step and now.
+    fn watch(&mut self, name: &Name, holders: &[SessionId], live: &Live) {
+        if self.watches.watch(name, holders, live) {
+            // A holder died between the step and now.
             self.attached.values().for_each(|one| (one.inbox)(Message::Look(name.clone())));
         }
     }
@@ -269,10 +297,12 @@ impl Worker {
         }
         let live = Arc::clone(&site.live);
         for name in self.watches.names() {
-            let Some(holder) = self.site.as_ref().and_then(|site| site.holder(&name)) else { continue };
-            match self.is_own(holder) {
-                true => self.watches.forget(&name),
-                false => self.watch(&name, holder, &live),
+            let holders = self.site.as_ref().map(|site| site.holders(&name)).unwrap_or_default();
+            let others: Vec<_> = holders.iter().copied().filter(|one| !self.is_own(*one)).collect();
+            match (holders.is_empty(), others.is_empty()) {
+                (true, _) => {}
+                (false, true) => self.watches.forget(&name),
+                (false, false) => self.watch(&name, &others, &live),
             }
         }
     }
