@@ -107,6 +107,13 @@ pub enum Outcome {
     Lowered,
     /// The name has this many units from now on.
     Resized,
+    /// Waiters of the condition variable are notified.
+    Notified {
+        /// The number of waiters.
+        count: u32,
+    },
+    /// The notification is spent.
+    Spent,
     /// The grant is marked for revocation.
     Revoking {
         /// The time left to the holder.
@@ -132,6 +139,8 @@ impl Outcome {
             Self::Refused(_) => "refused",
             Self::Lowered => "lowered",
             Self::Resized => "resized",
+            Self::Notified { .. } => "notified",
+            Self::Spent => "spent",
             Self::Renewed { .. } => "renewed",
             Self::Reserved { .. } => "reserved",
             Self::Lost { how: LostHow::Revoked } => "revoked",

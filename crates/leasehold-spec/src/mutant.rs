@@ -265,6 +265,20 @@ pub enum Mutant {
     P40TooBigWaits,
     /// P40: a resize does not compare the number that it saw.
     P40ResizesBlindly,
+    /// P41: a wait releases its guard before it stands in the queue.
+    P41ReleasesFirst,
+    /// P42: a notification that ends unspent is not passed on.
+    P42ForgetsUnit,
+    /// P42: notifications that nobody has received are kept for later waiters.
+    P42KeepsStock,
+    /// P42: a notification is spent before its receiver has the lock.
+    P42SpendsFirst,
+    /// P43: a waiter that was dropped from the queue comes back with its old ticket.
+    P43KeepsTicket,
+    /// P43: a waiter that entered the queue again sleeps on.
+    P43SleepsOn,
+    /// P43: a waiter sleeps on when another run of the store answers.
+    P43TrustsNewRun,
     /// P45: a multi-lock takes its members in the order in which they were named.
     P45TakesAsNamed,
     /// P45: a multi-lock holds members for as long as it waits for one of another client.

@@ -67,6 +67,20 @@ pub enum Op {
         /// The server time after which the store refuses the request as late.
         not_after_us: u64,
     },
+    /// Notifies the first waiters of a condition variable. If fewer wait, it notifies those. If nobody waits, it does
+    /// nothing. A repeat notifies others, for nothing: that is allowed (P43).
+    Notify {
+        /// The number of waiters.
+        count: u32,
+    },
+    /// Ends a notification whose receiver acts on it (P42). A notification that ends in any other way goes to the next
+    /// waiter.
+    Spend {
+        /// The grant.
+        id: GrantId,
+        /// The token of the grant.
+        token: Token,
+    },
     /// Asks the holder to stop, and ends its lease after the grace.
     Revoke {
         /// The holder that the caller saw.
@@ -94,8 +108,9 @@ impl Op {
             | Self::Leave { id, .. }
             | Self::CoolDown { id, .. }
             | Self::Reserve { id, .. }
-            | Self::Lower { id, .. } => Some(*id),
-            Self::Resize { .. } | Self::Revoke { .. } | Self::Settle | Self::Inspect => None,
+            | Self::Lower { id, .. }
+            | Self::Spend { id, .. } => Some(*id),
+            Self::Resize { .. } | Self::Notify { .. } | Self::Revoke { .. } | Self::Settle | Self::Inspect => None,
         }
     }
 
@@ -111,6 +126,8 @@ impl Op {
             Self::Reserve { .. } => "reserve",
             Self::Lower { .. } => "lower",
             Self::Resize { .. } => "resize",
+            Self::Notify { .. } => "notify",
+            Self::Spend { .. } => "spend",
             Self::Revoke { .. } => "revoke",
             Self::Settle => "settle",
             Self::Inspect => "inspect",

@@ -14,7 +14,7 @@ use crate::take::{Kind, Mode, Take};
 pub(crate) fn looks_at_waiters(resource: &Resource) -> bool {
     match resource.kind {
         Kind::Mutex => resource.grants.units() < resource.limit,
-        Kind::ReadWrite | Kind::Semaphore => {
+        Kind::ReadWrite | Kind::Semaphore | Kind::Condition => {
             resource.upgrade.is_none()
                 && (resource.grants.units() < resource.limit || !is_on(Mutant::P33DeadHeadBlocks))
         }
@@ -27,6 +27,11 @@ pub(crate) fn fits(resource: &Resource, units: u32, mode: Mode) -> bool {
     is_alone && resource.upgrade.is_none() && resource.grants.units().saturating_add(units) <= resource.limit
 }
 
+/// Whether this many units can ever be free (P40). The limit of a condition variable grows with each notification.
+pub(crate) fn fits_at_all(resource: &Resource, units: u32) -> bool {
+    resource.kind == Kind::Condition || (1..=resource.limit).contains(&units)
+}
+
 /// Gives a name that has no record its kind and its limit.
 pub(crate) fn begin(resource: &mut Resource, take: &Take) {
     if resource.last == Token::NONE {
@@ -37,12 +42,11 @@ pub(crate) fn begin(resource: &mut Resource, take: &Take) {
 /// Returns the refusal of a take that contradicts the record (P31), or that can never fit (P40).
 pub(crate) fn refusal(resource: &Resource, take: &Take) -> Option<Refusal> {
     let Resource { kind, limit, .. } = *resource;
-    let is_same = kind == take.kind && limit == take.limit;
+    let is_same = kind == take.kind && (limit == take.limit || kind == Kind::Condition);
     if !is_same && !is_on(Mutant::P31OtherLimitEnters) {
         return Some(Refusal::Other { kind, limit });
     }
-    let fits_at_all = (1..=limit).contains(&take.units);
-    (!fits_at_all && !is_on(Mutant::P40TooBigWaits)).then_some(Refusal::TooMany { limit })
+    (!fits_at_all(resource, take.units) && !is_on(Mutant::P40TooBigWaits)).then_some(Refusal::TooMany { limit })
 }
 
 /// Returns the number of tokens that a grant may reserve. The tokens of shared grants would cross (P32).
@@ -57,6 +61,34 @@ pub(crate) fn range(kind: Kind, asked: u64) -> u64 {
 pub(crate) fn burn(resource: &Resource, reserved: Token) -> Token {
     let last = reserved.max(resource.last);
     if resource.kind.is_pool() && !is_on(Mutant::P32ExpiryIsSilent) { last.plus(1) } else { last }
+}
+
+/// Notes that a grant has ended, and was not spent. Its units are free again: a notification goes to the next waiter (P42).
+pub(crate) fn note_unspent(resource: &mut Resource, units: u32) {
+    if resource.kind == Kind::Condition && is_on(Mutant::P42ForgetsUnit) {
+        resource.limit = resource.limit.saturating_sub(units);
+    }
+}
+
+/// Notes that nobody waits. Notifications that nobody has received are not kept for later waiters.
+pub(crate) fn note_idle(resource: &mut Resource) {
+    if resource.kind == Kind::Condition && !is_on(Mutant::P42KeepsStock) {
+        resource.limit = resource.grants.units();
+    }
+}
+
+/// Whether a waiter that was dropped from the queue comes back to its place (P6). A waiter of a condition variable does
+/// not: it wakes up instead, and its new ticket is how it learns that it was dropped (P43).
+pub(crate) fn gives_places_back(kind: Kind) -> bool {
+    kind != Kind::Condition || is_on(Mutant::P43KeepsTicket)
+}
+
+/// Keeps the record of a kind that has waiters and no grant. Each of its waiters asks at least every
+/// [`LOOK_MAX_MS`](crate::limits::LOOK_MAX_MS).
+pub(crate) fn keep_for_standing_waiter(resource: &mut Resource, now_us: u64) {
+    if resource.kind == Kind::Condition && resource.keep_until_us < keep_from(now_us) {
+        resource.keep_until_us = keep_from(now_us) + RETENTION_US;
+    }
 }
 
 /// Keeps the record for as long as the grant of `id` needs. Without that grant this changes nothing.

@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::observe::Call;
 use crate::owner::Owner;
 use crate::reentry::{Handle, enter};
-use crate::session::{Entry, Renewal, Terms, Wait};
+use crate::session::{Entry, Hold, RETRY_US, Renewal, Stood, Terms, Wait};
 use crate::settings::Settings;
 
 /// A name with the settings with which a client acquires it.
@@ -138,7 +138,7 @@ impl Acquirer {
 
     /// Waits for the lease for at most `wait`.
     pub(crate) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Lease>> {
-        self.acquire_within(self.client.session().wait_for(wait)).await
+        self.acquire_within(self.wait_for(wait)).await
     }
 
     async fn acquire_within(&self, wait: Wait) -> Result<Option<Lease>> {
@@ -147,21 +147,46 @@ impl Acquirer {
     }
 
     async fn enter(&self, wait: Wait) -> Result<Option<Lease>> {
-        let name = self.name()?;
-        let terms = match self.terms.get() {
-            Some(terms) => terms,
-            None => {
-                let terms = Arc::new(self.settings.terms(self.client.label())?);
-                self.client.session().check_terms(&terms)?;
-                self.terms.get_or_init(|| terms)
-            }
-        };
+        let (name, terms) = (self.name()?, self.terms()?);
         if let Some(choice) = &self.owner {
             let owner = choice.owner();
             return Ok(enter(&self.client, (name, &owner), terms, wait).await?.map(Lease::shared));
         }
         let hold = self.client.session().acquire(name, terms, wait).await?;
         Ok(hold.map(|hold| Lease::alone(hold, Arc::clone(&self.client))))
+    }
+
+    /// Returns the wait that ends so long from now.
+    pub(crate) fn wait_for(&self, wait: Duration) -> Wait {
+        self.client.session().wait_for(wait)
+    }
+
+    /// Enters the queue of a condition variable: see [`Session::stand`](crate::session::Session::stand).
+    pub(crate) async fn stand(&self, wait: Wait) -> Result<Option<Stood<'_>>> {
+        self.client.session().stand(self.name()?, self.terms()?, wait).await
+    }
+
+    /// Returns the lease of a hold that this client has acquired.
+    pub(crate) fn lease_of(&self, hold: Arc<Hold>) -> Lease {
+        Lease::alone(hold, Arc::clone(&self.client))
+    }
+
+    /// Notifies this many waiters of a condition variable, or as many as there are. Repeats the request until the store
+    /// has replied, for at most a lease: a repeat wakes another waiter for nothing.
+    pub(crate) async fn notify(&self, count: u32) -> Result<u32> {
+        let failed = |error: Error| self.failed(Operation::Notify, error);
+        let (name, session) = (self.name().map_err(failed)?, self.client.session());
+        let until_us = self.now_us().saturating_add(self.terms().map_err(failed)?.lease_us());
+        loop {
+            match session.ask(Call::Notify, name, Op::Notify { count }).await {
+                Ok(Outcome::Notified { count }) => return Ok(count),
+                Ok(_) => return Err(failed(Error::new(ErrorKind::Mismatch, "the name is not a condition variable"))),
+                Err(error) if error.kind() == ErrorKind::Unreachable && self.now_us() < until_us => {
+                    session.within(RETRY_US, std::future::pending::<()>()).await;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspection> {
@@ -209,8 +234,18 @@ impl Acquirer {
 
     /// Returns the error with the operation that failed, and the name.
     #[cold]
-    fn failed(&self, operation: Operation, error: Error) -> Error {
+    pub(crate) fn failed(&self, operation: Operation, error: Error) -> Error {
         error.of(operation, self.name.as_ref().ok().map(Name::as_str))
+    }
+
+    /// Returns the terms of an acquire, if the settings are good and the store has such names.
+    fn terms(&self) -> Result<&Arc<Terms>> {
+        if let Some(terms) = self.terms.get() {
+            return Ok(terms);
+        }
+        let terms = Arc::new(self.settings.terms(self.client.label())?);
+        self.client.session().check_terms(&terms)?;
+        Ok(self.terms.get_or_init(|| terms))
     }
 
     fn name(&self) -> Result<&Name> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold_spec::limits::LABEL_MAX;
 
+use crate::condvar::Condvar;
 use crate::error::{Error, Operation, Result};
 use crate::mutex::Mutex;
 use crate::real::Real;
@@ -122,6 +123,13 @@ impl Leasehold {
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore::new(Arc::clone(&self.handle), name.as_ref(), permits)
+    }
+
+    /// Returns the condition variable with this name. This does no I/O and never fails: see [`Leasehold::mutex`]. A lock
+    /// cannot have the same name.
+    #[must_use]
+    pub fn condvar(&self, name: impl AsRef<str>) -> Condvar {
+        Condvar::new(Arc::clone(&self.handle), name.as_ref())
     }
 
     /// Returns the names of which the store has a record, sorted: locks that are held or waited for, and locks that

@@ -42,6 +42,10 @@ pub enum Operation {
     Upgrade,
     /// Changing the number of permits: `Semaphore::resize`.
     Resize,
+    /// Waiting for a notification: `Condvar::wait` and its like.
+    Wait,
+    /// Notifying waiters: `Condvar::notify_one` and `Condvar::notify_all`.
+    Notify,
     /// Releasing a lock: `Guard::release`.
     Release,
     /// Reading the state of a lock: `Mutex::inspect`.
@@ -65,6 +69,8 @@ impl Operation {
             Self::Acquire => Some("cannot acquire permits of"),
             Self::Upgrade => Some("cannot upgrade"),
             Self::Resize => Some("cannot resize"),
+            Self::Wait => Some("cannot wait for"),
+            Self::Notify => Some("cannot notify"),
             Self::Release => Some("cannot release"),
             Self::Inspect => Some("cannot inspect"),
             Self::Revoke => Some("cannot revoke"),

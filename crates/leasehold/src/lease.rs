@@ -1,6 +1,7 @@
 //! The lease that a guard stands for. Every guard has one inside, and dropping it releases the lease.
 
 mod methods;
+mod relock;
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Token};
 
 pub(crate) use self::methods::{debug_guard, guard_methods};
+pub(crate) use self::relock::Relock;
 use crate::error::{Error, Operation, Result};
 use crate::lost::{Lost, Released};
 use crate::lost_signal::LostSignal;
@@ -104,6 +106,13 @@ impl Lease {
         let upgraded = session.upgrade(&self.hold, wait).await;
         let hold = upgraded.map_err(|error| error.of(Operation::Upgrade, Some(self.name())))?;
         Ok(hold.map(|hold| Self::alone(hold, Arc::clone(&client))).ok_or(self))
+    }
+
+    /// Ends a notification whose receiver acts on it, in the background: nobody else gets it (P42).
+    pub(crate) fn spend(mut self) {
+        if let Some(Keeper::Alone(client)) = self.keeper.take() {
+            client.session().spend(&self.hold);
+        }
     }
 
     pub(crate) async fn release(mut self) -> Result<Released> {

@@ -32,6 +32,7 @@
 //! | let many readers in, or one writer | [`Leasehold::rw_lock`] (so far only on `memory:`) |
 //! | hold several locks together | [`all`] |
 //! | let a limited number in | [`Leasehold::semaphore`] (so far only on `memory:`) |
+//! | wait until another program has changed something | [`Leasehold::condvar`] (so far only on `memory:`) |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
@@ -139,6 +140,7 @@ mod acquirer;
 pub mod blocking;
 mod client;
 mod clock;
+mod condvar;
 mod descriptors;
 mod error;
 pub mod fence;
@@ -165,6 +167,7 @@ mod sync;
 mod world;
 
 pub use client::{Builder, Closed, Leasehold};
+pub use condvar::{Condvar, CondvarGuard, Woken};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use guard::Guard;
 pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};

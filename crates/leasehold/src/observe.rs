@@ -54,6 +54,7 @@ pub(crate) enum Call {
     Inspect,
     Revoke,
     Resize,
+    Notify,
 }
 
 #[cfg(feature = "tracing")]
@@ -113,6 +114,7 @@ mod on {
             Call::Inspect => debug_span!(target: "leasehold", "inspect", lock = %name),
             Call::Revoke => debug_span!(target: "leasehold", "revoke", lock = %name),
             Call::Resize => debug_span!(target: "leasehold", "resize", lock = %name),
+            Call::Notify => debug_span!(target: "leasehold", "notify", lock = %name),
         }
     }
 }

@@ -54,6 +54,8 @@ fn terms(op: &Op) -> String {
         Op::Revoke { token, grace_ms, .. } => format!(" token {token} ({grace_ms} ms)"),
         Op::Lower { token, units, .. } => format!(" token {token} to {units}"),
         Op::Resize { from, to, .. } => format!(" from {from} to {to}"),
+        Op::Notify { count } => format!(" {count}"),
+        Op::Spend { token, .. } => format!(" token {token}"),
         Op::Settle | Op::Inspect => String::new(),
     }
 }

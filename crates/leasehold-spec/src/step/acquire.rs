@@ -2,6 +2,7 @@
 
 use crate::answer::{Joined, Outcome, Rest};
 use crate::grant::Grant;
+use crate::id::Token;
 use crate::limits::{QUEUE_MAX, TICKET_STEPS};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
@@ -20,7 +21,7 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
         return (Outcome::Late, step.settle());
     }
     // P33: the step may pass over the waiter that asks, because its inbox is detached. It comes back to its place.
-    let known_place = place_of_pool(step.resource, request);
+    let known_place = known_place(step.resource, request);
     let request = known_place.as_ref().unwrap_or(request);
     // Before the step settles: a re-check shows that this waiter lives, so it must not be dropped for an older silence.
     note_seen(step.resource, step.env.lease_us, request);
@@ -57,11 +58,16 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
 }
 
 /// Returns the request with the place that its waiter has in a pool, if the request does not know the place: a copy of the
-/// first request has no ticket.
-fn place_of_pool(resource: &Resource, request: &Acquire) -> Option<Acquire> {
+/// first request has no ticket. If the kind of the name gives no places back, the request loses its ticket instead.
+fn known_place(resource: &Resource, request: &Acquire) -> Option<Acquire> {
     let Patience::Queue(place) = &request.patience else { return None };
-    let at = resource.position(request.id).filter(|_| resource.kind.is_pool() && place.ticket.is_none())?;
-    let place = Place { ticket: Some(resource.queue[at].ticket), ..place.clone() };
+    let ticket = if policy::gives_places_back(request.take.kind) {
+        let at = resource.position(request.id).filter(|_| resource.kind.is_pool() && place.ticket.is_none())?;
+        Some(resource.queue[at].ticket)
+    } else {
+        None
+    };
+    let place = Place { ticket, ..place.clone() };
     Some(Acquire { patience: Patience::Queue(place), ..request.clone() })
 }
 
@@ -82,6 +88,7 @@ fn comes_first(step: &Step<'_, '_>, request: &Acquire) -> bool {
 fn note_seen(resource: &mut Resource, now_us: u64, request: &Acquire) {
     let Patience::Queue(place) = &request.patience else { return };
     let limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
+    policy::keep_for_standing_waiter(resource, now_us);
     if let Some(upgrade) = resource.upgrade.as_mut().filter(|upgrade| upgrade.id == request.id) {
         (upgrade.seen_us, upgrade.limit_us) = (now_us, limit_us);
     }
@@ -132,6 +139,10 @@ fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
     let before = holds_range.then(|| resource.contention());
     if resource.queue.is_empty() {
         resource.keep_until_us = resource.keep_until_us.max(policy::keep_for_waiter_us(resource, env));
+    }
+    if resource.last == Token::NONE {
+        // A name that a waiter begins, and not a grant. The token shows that it has a record.
+        resource.last = Token::NONE.next(env.wall_us);
     }
     let (ticket, index) = place_in_queue(resource, now_us, place);
     resource.queue.insert(index, entry(request, place, (now_us, ticket)));

@@ -8,6 +8,7 @@
 //! | `lower.rs` | a grant takes fewer units |
 //! | `upgrade.rs`, `replace.rs` | a grant becomes one that takes all units |
 //! | `resize.rs` | another number of permits |
+//! | `condition.rs` | notify and spend: notifications of a condition variable |
 //! | `revoke.rs` | revoke: a request to end the grant of another client |
 //! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
 //! | `notify.rs` | messages: others wait (P9, to a holder), the lease ends at another time (P10 and P23, to waiters) |
@@ -15,6 +16,7 @@
 
 mod acquire;
 mod admit;
+mod condition;
 mod context;
 mod held;
 mod lower;
@@ -27,6 +29,7 @@ mod serve;
 mod upgrade;
 
 use acquire::acquire;
+use condition::{notify, spend};
 use context::Step;
 use held::{renew, reserve};
 use lower::lower;
@@ -65,6 +68,8 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         Op::CoolDown { id, used, for_ms } => cool_down(&mut step, *id, *used, *for_ms),
         Op::Lower { id, token, units } => lower(&mut step, *id, *token, *units),
         Op::Resize { from, to, not_after_us } => resize(&mut step, (*from, *to), *not_after_us),
+        Op::Notify { count } => notify(&mut step, *count),
+        Op::Spend { id, token } => spend(&mut step, *id, *token),
         Op::Revoke { holder, token, grace_ms } => revoke(&mut step, *holder, *token, *grace_ms),
         Op::Settle => (Outcome::Settled, step.settle()),
     };

@@ -2,6 +2,7 @@
 //! its test fails.
 
 mod clocks;
+mod conditions;
 mod cool_downs;
 mod pools;
 mod ranges;

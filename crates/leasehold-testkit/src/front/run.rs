@@ -152,7 +152,11 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         Outcome::Gone => format!("GONE {text}"),
         Outcome::Late => format!("LATE {text}"),
         Outcome::Full => format!("FULL {text}"),
-        Outcome::Refused(_) | Outcome::Lowered | Outcome::Resized => unreachable!("no script of a mutex says so"),
+        Outcome::Refused(_)
+        | Outcome::Lowered
+        | Outcome::Resized
+        | Outcome::Notified { .. }
+        | Outcome::Spent => unreachable!("no script of a mutex says so"),
         Outcome::Renewed { .. } => format!("RENEWED {text} {}", lease()),
         Outcome::Lost { how: LostHow::Revoked } => format!("LOST {text} revoked"),
         Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {text} notheld"),

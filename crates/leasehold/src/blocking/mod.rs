@@ -36,6 +36,7 @@
 //! it.
 
 mod canceller;
+mod condvar;
 mod guard;
 mod methods;
 mod multi;
@@ -59,6 +60,7 @@ use crate::world::World;
 use self::wait::wait;
 
 pub use canceller::Canceller;
+pub use condvar::Condvar;
 pub use guard::Guard;
 pub use multi::{All, AllGuard, all};
 pub use mutex::Mutex;
@@ -101,6 +103,12 @@ impl Leasehold {
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore(self.0.semaphore(name, permits))
+    }
+
+    /// Returns the condition variable with this name: see [`crate::Leasehold::condvar`].
+    #[must_use]
+    pub fn condvar(&self, name: impl AsRef<str>) -> Condvar {
+        Condvar(self.0.condvar(name))
     }
 
     /// Returns the names of which the store has a record, sorted: see [`crate::Leasehold::names`].

@@ -62,7 +62,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     turn.ledger.go_on(counter, turn.now.us());
     let is_whole = !turn.server.links.profile().partial_grants;
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
-    let mut cools_until_us = 0;
+    let (mut cools_until_us, mut is_spent) = (0, false);
     let (token, used) = match &attempt.phase {
         Phase::Returning(_) => return,
         // The store has ended all of it already. Its alarm may still be set.
@@ -79,6 +79,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
             if min_hold_us > 0 && !is_lost && holding.hold.keeps_min_hold() && !is_on(Mutant::P23ReleasesAtOnce) {
                 cools_until_us = holding.granted_us.saturating_add(min_hold_us);
             }
+            is_spent = holding.is_spent;
             (Some(holding.budget.grant()), holding.hold.token)
         }
         Phase::Claiming { token, .. } => (Some(*token), *token),
@@ -90,6 +91,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     // know. A release of the old token would find nothing and close the attempt.
     let kind = match token {
         _ if cools_until_us > turn.now.us() => ReturnKind::CoolDown { used, until_us: cools_until_us },
+        Some(token) if attempt.order.is_settled() && is_spent => ReturnKind::Spend { token },
         Some(token) if attempt.order.is_settled() => ReturnKind::Release { token, used },
         Some(_) => {
             hit(Mark::LeaveForRelease);
@@ -210,7 +212,7 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
     let Phase::Returning(returning) = &mut attempt.phase else { return };
     let is_closed = match returning.kind {
         // The reply to the usual release has no time: it closes what was sent before it on its own connection.
-        ReturnKind::Release { .. } => attempt.order.is_closed_by(request, 0),
+        ReturnKind::Release { .. } | ReturnKind::Spend { .. } => attempt.order.is_closed_by(request, 0),
         ReturnKind::Leave { .. } | ReturnKind::CoolDown { .. } => {
             attempt.order.is_closed_by(request, answer.now_us) || is_on(Mutant::P14FirstLeave)
         }
@@ -221,7 +223,7 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
     let is_release = match answer.outcome {
         Outcome::Left { was: Was::Granted } => true,
         Outcome::Left { was: Was::Absent } => returning.unanswered > 0 || was_granted,
-        _ => matches!(kind, ReturnKind::Release { .. }),
+        _ => matches!(kind, ReturnKind::Release { .. } | ReturnKind::Spend { .. }),
     };
     if is_closed {
         ledger.remove(counter, now_us);

@@ -99,6 +99,7 @@ async fn apply(links: Arc<Links>, name: Name, op: Op) -> Result<Answer, Fault> {
         // Not on a quorum: see `StoreProfile::kinds`.
         Op::Lower { .. } => Err(Fault::Refused(not_a_kind(Kind::ReadWrite))),
         Op::Resize { .. } => Err(Fault::Refused(not_a_kind(Kind::Semaphore))),
+        Op::Notify { .. } | Op::Spend { .. } => Err(Fault::Refused(not_a_kind(Kind::Condition))),
         Op::Revoke { holder, token, grace_ms } => inspect::revoke(links, name, holder, token, grace_ms).await,
         Op::Settle => inspect::settle(links, name).await,
         Op::Inspect => Ok(inspect::inspect(links, name).await?.0),

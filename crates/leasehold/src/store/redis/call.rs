@@ -54,6 +54,7 @@ impl Call {
             // Not yet: see `StoreProfile::kinds`.
             Op::Lower { .. } => return Err(not_a_kind(Kind::ReadWrite)),
             Op::Resize { .. } => return Err(not_a_kind(Kind::Semaphore)),
+            Op::Notify { .. } | Op::Spend { .. } => return Err(not_a_kind(Kind::Condition)),
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), field!(TOKEN.number)).public_id(holder);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
