@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::Take;
+use leasehold_spec::{Take, Token};
 
 use crate::acquirer::Acquirer;
 use crate::error::Result;
@@ -34,7 +34,7 @@ use crate::session::Wait;
 /// # async fn is_empty() -> bool { false }
 /// let (mutex, not_empty) = (leasehold.mutex("jobs"), leasehold.condvar("jobs: not empty"));
 /// // The consumer: the condition is asked for under the lock, before each wait.
-/// let guard = not_empty.wait_while(mutex.lock().await?, async |_| is_empty().await).await?;
+/// let guard = not_empty.wait_while(mutex.lock().await?, |_token| is_empty()).await?;
 /// guard.check()?; // take a job
 /// guard.release().await?;
 /// // The producer changes the state under the lock, and notifies.
@@ -146,8 +146,8 @@ impl Condvar {
         Ok(self.wait_until(guard, Wait::ForEver).await?.0)
     }
 
-    /// Waits as long as the condition is true, and returns the guard under which it is not. The condition is called with a
-    /// held guard, before the first wait and after each.
+    /// Waits as long as the condition is true, and returns the guard under which it is not. The condition is called while
+    /// the lock is held, with its token: before the first wait and after each.
     ///
     /// # Cancel safety
     ///
@@ -156,7 +156,11 @@ impl Condvar {
     /// # Errors
     ///
     /// See [`Condvar::wait`].
-    pub async fn wait_while<G: CondvarGuard>(&self, guard: G, condition: impl AsyncFnMut(&G) -> bool) -> Result<G> {
+    pub async fn wait_while<G: CondvarGuard, F: Future<Output = bool>>(
+        &self,
+        guard: G,
+        condition: impl FnMut(Token) -> F,
+    ) -> Result<G> {
         Ok(self.wait_while_until(guard, condition, Wait::ForEver).await?.0)
     }
 
@@ -184,10 +188,10 @@ impl Condvar {
     /// # Errors
     ///
     /// See [`Condvar::wait`].
-    pub async fn wait_while_for<G: CondvarGuard>(
+    pub async fn wait_while_for<G: CondvarGuard, F: Future<Output = bool>>(
         &self,
         guard: G,
-        condition: impl AsyncFnMut(&G) -> bool,
+        condition: impl FnMut(Token) -> F,
         wait: Duration,
     ) -> Result<(G, Woken)> {
         self.wait_while_until(guard, condition, self.acquirer.wait_for(wait)).await
@@ -243,20 +247,20 @@ impl Condvar {
         Ok((G::of_inner(sealed::Inner(lease)), woken))
     }
 
-    async fn wait_while_until<G: CondvarGuard>(
+    async fn wait_while_until<G: CondvarGuard, F: Future<Output = bool>>(
         &self,
-        mut guard: G,
-        mut condition: impl AsyncFnMut(&G) -> bool,
+        guard: G,
+        mut condition: impl FnMut(Token) -> F,
         wait: Wait,
     ) -> Result<(G, Woken)> {
-        let mut woken = Woken::Notified;
-        while condition(&guard).await {
+        let (mut lease, mut woken) = (guard.into_inner().0, Woken::Notified);
+        while condition(lease.token()).await {
             if woken == Woken::TimedOut {
-                return Ok((guard, woken));
+                return Ok((G::of_inner(sealed::Inner(lease)), woken));
             }
-            (guard, woken) = self.wait_until(guard, wait).await?;
+            (lease, woken) = wait::wait(&self.acquirer, lease, wait).await?;
         }
-        Ok((guard, Woken::Notified))
+        Ok((G::of_inner(sealed::Inner(lease)), Woken::Notified))
     }
 }
 

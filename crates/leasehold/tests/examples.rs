@@ -52,6 +52,11 @@ fn blocking() {
 }
 
 #[test]
+fn bounded_buffer() {
+    assert_eq!(printed("bounded_buffer"), ["6 items arrived, in order"]);
+}
+
+#[test]
 fn timeouts() {
     let lines = printed("timeouts");
     assert_eq!(lines.len(), 4, "{lines:?}");

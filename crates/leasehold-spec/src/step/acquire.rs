@@ -58,16 +58,16 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
 }
 
 /// Returns the request with the place that its waiter has in a pool, if the request does not know the place: a copy of the
-/// first request has no ticket. If the kind of the name gives no places back, the request loses its ticket instead.
+/// first request has no ticket. If the kind of the name gives no places back, the ticket is the lower bound of the next one.
 fn known_place(resource: &Resource, request: &Acquire) -> Option<Acquire> {
     let Patience::Queue(place) = &request.patience else { return None };
-    let ticket = if policy::gives_places_back(request.take.kind) {
-        let at = resource.position(request.id).filter(|_| resource.kind.is_pool() && place.ticket.is_none())?;
-        Some(resource.queue[at].ticket)
-    } else {
-        None
-    };
-    let place = Place { ticket, ..place.clone() };
+    let at = resource.position(request.id).filter(|_| resource.kind.is_pool())?;
+    let known = Some(resource.queue[at].ticket);
+    let is_known = place.ticket.is_some_and(|ticket| known <= Some(ticket) || policy::gives_places_back(resource.kind));
+    if is_known {
+        return None;
+    }
+    let place = Place { ticket: known, ..place.clone() };
     Some(Acquire { patience: Patience::Queue(place), ..request.clone() })
 }
 
@@ -94,7 +94,8 @@ fn note_seen(resource: &mut Resource, now_us: u64, request: &Acquire) {
     }
     let Some(mut at) = resource.position(request.id) else { return };
     let queue = &mut resource.queue;
-    let earlier = place.ticket.filter(|ticket| *ticket < queue[at].ticket && !is_on(Mutant::P6LosesPlace));
+    let gives_back = policy::gives_places_back(resource.kind) && !is_on(Mutant::P6LosesPlace);
+    let earlier = place.ticket.filter(|ticket| *ticket < queue[at].ticket && gives_back);
     let first_behind = |ticket: u64| queue.iter().take(TICKET_STEPS).position(|entry| entry.ticket > ticket);
     let place_before = earlier.and_then(|ticket| Some((ticket, first_behind(ticket)?)));
     let Some(mut entry) = queue.remove(at) else { return };
@@ -155,7 +156,8 @@ fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
 /// Returns ticket and index of a new entry. A waiter that brings a ticket comes back to its place (P6).
 fn place_in_queue(resource: &Resource, now_us: u64, place: &Place) -> (u64, usize) {
     let queue = &resource.queue;
-    let kept = place.ticket.filter(|_| !is_on(Mutant::P6LosesPlace));
+    let gives_back = policy::gives_places_back(resource.kind);
+    let kept = place.ticket.filter(|_| gives_back && !is_on(Mutant::P6LosesPlace));
     let spot = kept.and_then(|ticket| match queue.back() {
         Some(tail) if tail.ticket >= ticket => {
             let first_behind = queue.iter().take(TICKET_STEPS).position(|entry| entry.ticket > ticket)?;
@@ -170,5 +172,7 @@ fn place_in_queue(resource: &Resource, now_us: u64, place: &Place) -> (u64, usiz
     }
     // A bounded walk from the head does not reach the place: the waiter goes to the tail, like a newcomer.
     let fresh = queue.back().map_or(now_us, |tail| now_us.max(tail.ticket + 1));
+    // P43: never the ticket that the waiter had before.
+    let fresh = place.ticket.filter(|_| !gives_back).map_or(fresh, |known| fresh.max(known + 1));
     spot.unwrap_or((fresh, queue.len()))
 }

@@ -1,6 +1,9 @@
 //! The condition variable, for threads.
 
+use std::future::ready;
 use std::time::Duration;
+
+use leasehold_spec::Token;
 
 use super::wait::wait;
 use crate::condvar::{CondvarGuard, Woken};
@@ -19,8 +22,8 @@ impl Condvar {
     }
 
     /// See [`crate::Condvar::wait_while`].
-    pub fn wait_while<G: CondvarGuard>(&self, guard: G, mut condition: impl FnMut(&G) -> bool) -> Result<G> {
-        wait(self.0.wait_while(guard, async |guard| condition(guard)))
+    pub fn wait_while<G: CondvarGuard>(&self, guard: G, mut condition: impl FnMut(Token) -> bool) -> Result<G> {
+        wait(self.0.wait_while(guard, |token| ready(condition(token))))
     }
 
     /// See [`crate::Condvar::wait_for`].
@@ -32,10 +35,10 @@ impl Condvar {
     pub fn wait_while_for<G: CondvarGuard>(
         &self,
         guard: G,
-        mut condition: impl FnMut(&G) -> bool,
+        mut condition: impl FnMut(Token) -> bool,
         at_most: Duration,
     ) -> Result<(G, Woken)> {
-        wait(self.0.wait_while_for(guard, async |guard| condition(guard), at_most))
+        wait(self.0.wait_while_for(guard, |token| ready(condition(token)), at_most))
     }
 
     /// See [`crate::Condvar::notify_one`].

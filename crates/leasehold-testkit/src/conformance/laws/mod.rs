@@ -1,6 +1,7 @@
 //! Properties over many calls.
 
 mod clients;
+mod conditions;
 mod cool_down;
 mod crowd;
 mod holding;
@@ -143,6 +144,24 @@ dimension! {
         LimitsDisagree,
         /// A resize changes the number for everybody.
         ResizeIsForAll,
+        /// Each notification reaches a waiter, so producers and consumers go on.
+        NotifyIsNotLost,
+        /// Waiters are notified in the order in which they came.
+        WaitersWakeInOrder,
+        /// A notification to all wakes all that wait.
+        AllWakeUp,
+        /// A notification that nobody waits for is nothing.
+        NotifyBeforeWaitIsNothing,
+        /// A wait that times out holds the lock again.
+        TimedOutHolds,
+        /// A notification whose receiver is gone goes to the next waiter.
+        NotificationPassesOn,
+        /// A condition variable works with every guard that is exclusive, of every store.
+        ConditionTakesEveryGuard,
+        /// A wait that cannot begin is an error, and releases the lock.
+        WaitIsRefused,
+        /// Threads wait and notify as tasks do.
+        ThreadsWait,
     }
 }
 
@@ -164,6 +183,15 @@ impl Law {
             | Self::PermitsComeBack
             | Self::LimitsDisagree
             | Self::ResizeIsForAll => Kind::Semaphore,
+            Self::NotifyIsNotLost
+            | Self::WaitersWakeInOrder
+            | Self::AllWakeUp
+            | Self::NotifyBeforeWaitIsNothing
+            | Self::TimedOutHolds
+            | Self::NotificationPassesOn
+            | Self::ConditionTakesEveryGuard
+            | Self::WaitIsRefused
+            | Self::ThreadsWait => Kind::Condition,
             _ => Kind::Mutex,
         }
     }
@@ -236,6 +264,15 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::PermitsComeBack => pools::permits_come_back(stage).await,
         Law::LimitsDisagree => pools::limits_disagree(stage).await,
         Law::ResizeIsForAll => pools::a_resize_is_for_all(stage).await,
+        Law::NotifyIsNotLost => conditions::a_notification_is_not_lost(stage).await,
+        Law::WaitersWakeInOrder => conditions::waiters_wake_in_order(stage).await,
+        Law::AllWakeUp => conditions::all_wake_up(stage).await,
+        Law::NotifyBeforeWaitIsNothing => conditions::a_notification_before_a_wait_is_nothing(stage).await,
+        Law::TimedOutHolds => conditions::a_wait_that_timed_out_holds(stage).await,
+        Law::NotificationPassesOn => conditions::a_notification_passes_on(stage).await,
+        Law::ConditionTakesEveryGuard => conditions::a_condition_works_with_every_guard(stage).await,
+        Law::WaitIsRefused => conditions::a_wait_that_cannot_begin_is_an_error(stage).await,
+        Law::ThreadsWait => conditions::threads_wait(stage).await,
         Law::PrefixesSeparate => return clients::prefixes_separate(stage).await,
     }
     Verdict::Passed
