@@ -3,7 +3,7 @@
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Mode, Op, Outcome, Patience, Resource, Rest,
+    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Kind, Mode, Op, Outcome, Patience, Resource, Rest,
     SessionId,
 };
 
@@ -21,7 +21,9 @@ pub(super) struct Seen<'a> {
 pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) -> Option<&'static str> {
     let Seen { before, op, now_us, after, answer, deliveries } = seen;
     let is_free = after.grants.is_empty() && !matches!(op, Op::Inspect);
-    if is_free && !after.queue.is_empty() && answer.rest == Rest::Done {
+    // Nobody holds a condition variable that its waiters wait for.
+    let is_awaited = after.kind != Kind::Condition;
+    if is_free && is_awaited && !after.queue.is_empty() && answer.rest == Rest::Done {
         return Some("P1: a lease is free, but a waiter is in the queue");
     }
     // One more entry leaves because it holds now, and one because it asked to leave.
@@ -34,6 +36,9 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     }
     if after.grants.units() > before.grants.units().max(after.limit) {
         return Some("P31: more units are granted than there are");
+    }
+    if after.kind == Kind::Condition && after.is_idle() && after.limit > after.grants.units() {
+        return Some("P42: a notification is kept for a later waiter");
     }
     let is_upgradeable = |grant: &&Grant| grant.mode == Mode::Upgradeable;
     if after.grants.iter().filter(is_upgradeable).count() > 1 {
@@ -80,7 +85,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
             let is_near = before.queue.len() < TICKET_STEPS
                 && ticket.is_none_or(|ticket| before.queue.back().is_none_or(|tail| tail.ticket != ticket));
             if let (Outcome::Queued { ticket: now, .. }, Some(ticket)) = (outcome, ticket.or(had))
-                && is_near
+                && (is_near && is_awaited)
                 && *now > ticket
             {
                 return Some("P6: a waiter that came back has lost its place");

@@ -209,7 +209,7 @@ async fn p43_a_waiter_in_another_place_wakes_up() {
     let (recheck, _) = harness.next_acquire().await;
     harness.reply(recheck, stays(TICKET + 1, Joined::Before), 8);
     let lock = relock(&mut harness, id).await;
-    ends(&harness, lock, waiting).await;
+    let _held = ends(&harness, lock, waiting).await;
 }
 
 /// A failover may have forgotten a notification that was acknowledged, and kept the entry.
@@ -220,7 +220,7 @@ async fn p43_a_waiter_wakes_up_at_a_new_run() {
     *harness.store.run.lock().unwrap() = "second".into();
     harness.break_session_link();
     let lock = relock(&mut harness, id).await;
-    ends(&harness, lock, waiting).await;
+    let _held = ends(&harness, lock, waiting).await;
 }
 
 /// The time is over: the waiter leaves, and the lock is held again. A leave passes a notification on that came just then.
