@@ -114,6 +114,15 @@ pub enum Outcome {
     },
     /// The notification is spent.
     Spent,
+    /// The state of the latch.
+    Counted {
+        /// The number of count-downs that are missing.
+        left: u32,
+        /// The token of its creation.
+        born: Token,
+    },
+    /// The latch is gone.
+    Deleted,
     /// The grant is marked for revocation.
     Revoking {
         /// The time left to the holder.
@@ -141,6 +150,8 @@ impl Outcome {
             Self::Resized => "resized",
             Self::Notified { .. } => "notified",
             Self::Spent => "spent",
+            Self::Counted { .. } => "counted",
+            Self::Deleted => "deleted",
             Self::Renewed { .. } => "renewed",
             Self::Reserved { .. } => "reserved",
             Self::Lost { how: LostHow::Revoked } => "revoked",
@@ -226,6 +237,8 @@ pub enum Refusal {
         /// The number of units of the name.
         limit: u32,
     },
+    /// There is no such latch: it was not created, was deleted, or has expired (P44).
+    Absent,
     /// An upgrade names a grant that is not held, or that cannot be upgraded (P37).
     NoGrant,
 }

@@ -279,6 +279,12 @@ pub enum Mutant {
     P43SleepsOn,
     /// P43: a waiter sleeps on when another run of the store answers.
     P43TrustsNewRun,
+    /// P44: a count-down that is repeated counts again.
+    P44CountsTwice,
+    /// P44: a late count-down counts for a later latch of the same name.
+    P44CountsForAny,
+    /// P44: a session does not repeat its count-downs at a new run of the store.
+    P44CountsOnce,
     /// P45: a multi-lock takes its members in the order in which they were named.
     P45TakesAsNamed,
     /// P45: a multi-lock holds members for as long as it waits for one of another client.

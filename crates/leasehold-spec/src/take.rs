@@ -29,6 +29,9 @@ pub enum Kind {
     /// A condition variable: a grant is a notification of one waiter (P42). The limit is the number of notifications that
     /// nobody has spent yet, so that it changes with each of them. Requests name no limit.
     Condition,
+    /// A latch: its waiters are granted nothing until it has counted as many count-downs as its limit says, and everything
+    /// from then on (P44).
+    Latch,
 }
 
 /// The way in which an acquire takes its units.
@@ -73,6 +76,9 @@ impl Take {
     /// The notification of a waiter of a condition variable.
     pub const NOTIFICATION: Self = Self { kind: Kind::Condition, limit: 0, units: 1, mode: Mode::Plain };
 
+    /// The share of a waiter of a latch.
+    pub const OPEN_LATCH: Self = Self { kind: Kind::Latch, limit: 0, units: 1, mode: Mode::Plain };
+
     /// Whether nobody else can hold a grant of the name at the same time.
     #[must_use]
     pub const fn is_exclusive(&self) -> bool {
@@ -95,6 +101,7 @@ impl Kind {
             Self::ReadWrite => "read-write lock",
             Self::Semaphore => "semaphore",
             Self::Condition => "condition variable",
+            Self::Latch => "latch",
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_spec::limits::{PERMITS_MAX, REVOKE_GRACE_MS};
-use leasehold_spec::{Kind, Name, Op, Order, Outcome, Refusal, Take};
+use leasehold_spec::{GrantId, Kind, Name, Op, Order, Outcome, Refusal, Take, Token};
 
 pub(crate) use self::methods::setting_methods;
 use crate::error::{Error, ErrorKind, Operation, Result};
@@ -142,7 +142,11 @@ impl Acquirer {
     }
 
     async fn acquire_within(&self, wait: Wait) -> Result<Option<Lease>> {
-        let operation = if self.settings.take.kind == Kind::Semaphore { Operation::Acquire } else { Operation::Lock };
+        let operation = match self.settings.take.kind {
+            Kind::Semaphore => Operation::Acquire,
+            Kind::Condition | Kind::Latch => Operation::Wait,
+            Kind::Mutex | Kind::ReadWrite => Operation::Lock,
+        };
         self.enter(wait).await.map_err(|error| self.failed(operation, error))
     }
 
@@ -169,6 +173,18 @@ impl Acquirer {
     /// Returns the lease of a hold that this client has acquired.
     pub(crate) fn lease_of(&self, hold: Arc<Hold>) -> Lease {
         Lease::alone(hold, Arc::clone(&self.client))
+    }
+
+    /// Asks a store that has such names, for a call with a name and settings that are good.
+    pub(crate) async fn ask(&self, call: Call, op: impl FnOnce(u64) -> Op) -> Result<Outcome> {
+        self.terms()?;
+        let session = self.client.session();
+        session.ask(call, self.name()?, op(session.not_after_us())).await
+    }
+
+    /// Counts a latch down: see [`Session::count_down`](crate::session::Session::count_down).
+    pub(crate) async fn count_down(&self, born: Token, counts: Option<GrantId>) -> Result<()> {
+        self.client.session().count_down(self.name()?, born, counts).await
     }
 
     /// Notifies this many waiters of a condition variable, or as many as there are. Repeats the request until the store

@@ -8,6 +8,7 @@ use leasehold_spec::limits::LABEL_MAX;
 
 use crate::condvar::Condvar;
 use crate::error::{Error, Operation, Result};
+use crate::latch::Latch;
 use crate::mutex::Mutex;
 use crate::real::Real;
 use crate::reentry::Handle;
@@ -130,6 +131,12 @@ impl Leasehold {
     #[must_use]
     pub fn condvar(&self, name: impl AsRef<str>) -> Condvar {
         Condvar::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Returns the latch with this name. This does no I/O and never fails: see [`Leasehold::mutex`].
+    #[must_use]
+    pub fn latch(&self, name: impl AsRef<str>) -> Latch {
+        Latch::new(Arc::clone(&self.handle), name.as_ref())
     }
 
     /// Returns the names of which the store has a record, sorted: locks that are held or waited for, and locks that

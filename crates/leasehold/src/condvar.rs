@@ -115,7 +115,8 @@ impl Condvar {
     }
 
     /// Releases the guard, waits for a notification, and returns a new guard of the same lock. The lock is acquired on the
-    /// terms and with the owner of the earlier guard. The token is a new one.
+    /// terms and with the owner of the earlier guard. The token is a new one, unless the wait ends before it has released the
+    /// lock.
     ///
     /// It takes one round trip before the lock is free, and one after the notification if the lock is free then. A caller
     /// must check its condition again: see [`Condvar::wait_while`]. A condition that can fail needs a loop of its own:

@@ -33,6 +33,7 @@
 //! | hold several locks together | [`all`] |
 //! | let a limited number in | [`Leasehold::semaphore`] (so far only on `memory:`) |
 //! | wait until another program has changed something | [`Leasehold::condvar`] (so far only on `memory:`) |
+//! | wait until several programs have done their part | [`Leasehold::latch`] (so far only on `memory:`) |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
@@ -146,6 +147,7 @@ mod error;
 pub mod fence;
 mod guard;
 mod inspection;
+mod latch;
 mod lease;
 mod lost;
 mod lost_signal;
@@ -171,6 +173,7 @@ pub use condvar::{Condvar, CondvarGuard, Woken};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use guard::Guard;
 pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};
+pub use latch::Latch;
 pub use leasehold_spec::Token;
 pub use lost::{Lost, LostReason, Released};
 pub use lost_signal::LostSignal;

@@ -55,6 +55,7 @@ pub(crate) enum Call {
     Revoke,
     Resize,
     Notify,
+    Latch,
 }
 
 #[cfg(feature = "tracing")]
@@ -114,6 +115,7 @@ mod on {
             Call::Inspect => debug_span!(target: "leasehold", "inspect", lock = %name),
             Call::Revoke => debug_span!(target: "leasehold", "revoke", lock = %name),
             Call::Resize => debug_span!(target: "leasehold", "resize", lock = %name),
+            Call::Latch => debug_span!(target: "leasehold", "latch", lock = %name),
             Call::Notify => debug_span!(target: "leasehold", "notify", lock = %name),
         }
     }

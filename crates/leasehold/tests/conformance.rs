@@ -2,8 +2,8 @@
 
 use leasehold_testkit::conformance::{Backend, Cell, HandOver, Verdict, run};
 
-/// The cells of read-write locks, semaphores and condition variables that have a meaning. So far only the embedded store has such names.
-const POOLS: usize = 651;
+/// The cells of read-write locks, semaphores, condition variables and latches that have a meaning. So far only the embedded store has such names.
+const POOLS: usize = 654;
 
 fn conforms(backend: Backend, unsupported: usize) {
     conforms_with(backend, HandOver::Local, unsupported);

@@ -91,6 +91,14 @@ marks! {
     Spent,
     /// P42: a client that does not hold the notification spent it.
     SpendNotHeld,
+    /// P44: a latch was created.
+    LatchCreated,
+    /// P44: a count-down was counted.
+    CountedDown,
+    /// P44: a count-down named a latch that is gone.
+    CountRefused,
+    /// P44: a latch was deleted.
+    LatchDeleted,
     /// P43: a waiter of a condition variable woke up because it may have missed a notification.
     WokenUnsure,
     /// P40: a waiter was removed because it needs more units than there are.

@@ -8,6 +8,7 @@
 //! | `lower.rs` | a grant takes fewer units |
 //! | `upgrade.rs`, `replace.rs` | a grant becomes one that takes all units |
 //! | `resize.rs` | another number of permits |
+//! | `latch.rs` | create, count down and delete a latch |
 //! | `condition.rs` | notify and spend: notifications of a condition variable |
 //! | `revoke.rs` | revoke: a request to end the grant of another client |
 //! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
@@ -19,6 +20,7 @@ mod admit;
 mod condition;
 mod context;
 mod held;
+mod latch;
 mod lower;
 mod notify;
 mod release;
@@ -70,6 +72,9 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         Op::Resize { from, to, not_after_us } => resize(&mut step, (*from, *to), *not_after_us),
         Op::Notify { count } => notify(&mut step, *count),
         Op::Spend { id, token } => spend(&mut step, *id, *token),
+        Op::CreateLatch { limit, keep_ms, not_after_us } => latch::create(&mut step, *limit, *keep_ms, *not_after_us),
+        Op::CountDown { id, born } => latch::count_down(&mut step, *id, *born),
+        Op::DeleteLatch { born } => latch::delete(&mut step, *born),
         Op::Revoke { holder, token, grace_ms } => revoke(&mut step, *holder, *token, *grace_ms),
         Op::Settle => (Outcome::Settled, step.settle()),
     };

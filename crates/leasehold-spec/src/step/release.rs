@@ -3,7 +3,6 @@
 use crate::answer::{Outcome, Rest, Was};
 use crate::grant::{GrantState, keep_from};
 use crate::id::{GrantId, Token};
-use crate::limits::RETENTION_MS;
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::policy;
@@ -109,7 +108,7 @@ fn give_back(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> Rest {
     }
     let rest = step.settle_for_waiters();
     let is_free = step.resource.grants.is_empty() && step.resource.is_idle();
-    if is_free && (ended.length_ms > RETENTION_MS || policy::keeps_for_others(step.resource, step.env)) {
+    if is_free && policy::ends_with(step.resource, ended.length_ms, step.env) {
         step.resource.keep_until_us = keep_from(step.env.lease_us);
     }
     rest

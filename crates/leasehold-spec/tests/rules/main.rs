@@ -4,6 +4,7 @@
 mod clocks;
 mod conditions;
 mod cool_downs;
+mod latches;
 mod pools;
 mod ranges;
 mod revocations;

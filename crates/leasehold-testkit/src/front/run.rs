@@ -156,7 +156,9 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         | Outcome::Lowered
         | Outcome::Resized
         | Outcome::Notified { .. }
-        | Outcome::Spent => unreachable!("no script of a mutex says so"),
+        | Outcome::Spent
+        | Outcome::Counted { .. }
+        | Outcome::Deleted => unreachable!("no script of a mutex says so"),
         Outcome::Renewed { .. } => format!("RENEWED {text} {}", lease()),
         Outcome::Lost { how: LostHow::Revoked } => format!("LOST {text} revoked"),
         Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {text} notheld"),

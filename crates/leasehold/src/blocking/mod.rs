@@ -38,6 +38,7 @@
 mod canceller;
 mod condvar;
 mod guard;
+mod latch;
 mod methods;
 mod multi;
 mod mutex;
@@ -62,6 +63,7 @@ use self::wait::wait;
 pub use canceller::Canceller;
 pub use condvar::Condvar;
 pub use guard::Guard;
+pub use latch::Latch;
 pub use multi::{All, AllGuard, all};
 pub use mutex::Mutex;
 pub use rwlock::{ReadGuard, RwLock, UpgradeableReadGuard, WriteGuard};
@@ -109,6 +111,12 @@ impl Leasehold {
     #[must_use]
     pub fn condvar(&self, name: impl AsRef<str>) -> Condvar {
         Condvar(self.0.condvar(name))
+    }
+
+    /// Returns the latch with this name: see [`crate::Leasehold::latch`].
+    #[must_use]
+    pub fn latch(&self, name: impl AsRef<str>) -> Latch {
+        Latch(self.0.latch(name))
     }
 
     /// Returns the names of which the store has a record, sorted: see [`crate::Leasehold::names`].

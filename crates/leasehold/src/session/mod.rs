@@ -33,15 +33,16 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::{Answer, Inspection, Name, Op, Outcome, Take};
+use leasehold_spec::{Answer, GrantId, Inspection, Name, Op, Outcome, Take, Token};
 use tokio::sync::oneshot;
 
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::{GIVEN_BACK_WITHIN_US, RETRY_US};
 pub(crate) use self::calls::{Notice, Stood};
 pub(crate) use self::hold::{Hold, Seat};
+pub(crate) use self::machine::refusals::absent;
 pub(crate) use self::machine::{HandOver, Lanes};
-use self::machine::{close, condition, contact, lower, renew, silent, upgrade};
+use self::machine::{close, condition, contact, lower, release, renew, silent, upgrade};
 use self::shared::Shared;
 pub(crate) use self::terms::{Entry, QueueHint, Renewal, Terms, Wait};
 pub(crate) use self::transport::thread::Start;
@@ -125,6 +126,15 @@ impl Session {
         if self.is_ours() {
             self.with(|turn| condition::spend(turn, hold));
         }
+    }
+
+    /// Counts a latch down: see [`machine::release::count_down`]. If the future is dropped, the request is repeated all
+    /// the same.
+    pub(crate) async fn count_down(&self, name: &Name, born: Token, counts: Option<GrantId>) -> Result<()> {
+        self.check_surely_usable()?;
+        let (caller, counted) = oneshot::channel();
+        self.with(|turn| release::count_down(turn, name, (born, counts), caller))?;
+        counted.await.map_err(|_| Error::closed())?.map(drop)
     }
 
     /// Gives a part of the units of a hold back, in the background: see [`machine::lower`].

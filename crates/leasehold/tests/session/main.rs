@@ -8,6 +8,7 @@ mod conditions;
 mod cool_downs;
 mod hand_over;
 mod harness;
+mod latches;
 mod late;
 mod links;
 mod local_queues;

@@ -82,7 +82,10 @@ async fn locked(worker: &mut Worker, mutex: &Mutex, name: &str) -> Option<Guard>
 /// Locks, and waits for a while. Often the future is dropped.
 pub(super) async fn wait(worker: &mut Worker, mutex: &Mutex, name: &str) {
     let Some(guard) = locked(worker, mutex, name).await else { return };
-    let (wait, lease) = (patience(worker), worker.lease());
+    let (wait, lease_us) = (patience(worker), worker.lease_us);
+    let lease = worker.lease();
+    // The sections are judged by the lease of the lock.
+    worker.lease_us = lease_us;
     let condvar = worker.leasehold.condvar(condition(name)).lease(lease);
     let (token, until_us) = (guard.token().get(), worker.sim.exec.now_us() + wait.as_micros() as u64);
     let (call, number) = (worker.call(WAIT.what), worker.sim.waits.begin(name, token));
@@ -99,7 +102,10 @@ pub(super) async fn wait(worker: &mut Worker, mutex: &Mutex, name: &str) {
             if woken == Woken::TimedOut && is_late(&worker.sim, notified_us, until_us) {
                 worker.wrong("a waiter that was notified has timed out");
             }
-            worker.section(guard, name, call.began_us).await;
+            // A wait may end before it has released the lock.
+            if guard.token().get() > token {
+                worker.section(guard, name, call.began_us).await;
+            }
         }
         Some(Err(error)) => worker.check_result(WAIT, Some(&error), &call),
         None => worker.sim.book.count("a dropped wait"),

@@ -3,6 +3,7 @@
 //! (`under.rs`), calls that change their runtime (`roam.rs`).
 
 mod condvar;
+mod latch;
 mod mutex;
 mod pool;
 mod rwlock;

@@ -5,6 +5,7 @@ mod conditions;
 mod cool_down;
 mod crowd;
 mod holding;
+mod latches;
 mod lines;
 mod multi;
 mod order;
@@ -162,6 +163,12 @@ dimension! {
         WaitIsRefused,
         /// Threads wait and notify as tasks do.
         ThreadsWait,
+        /// A latch opens at the last count-down, for everybody, and a part counts once.
+        LatchOpensOnce,
+        /// A latch that does not exist is an error.
+        LatchIsGone,
+        /// Threads use a latch as tasks do.
+        ThreadsUseLatches,
     }
 }
 
@@ -192,6 +199,7 @@ impl Law {
             | Self::ConditionTakesEveryGuard
             | Self::WaitIsRefused
             | Self::ThreadsWait => Kind::Condition,
+            Self::LatchOpensOnce | Self::LatchIsGone | Self::ThreadsUseLatches => Kind::Latch,
             _ => Kind::Mutex,
         }
     }
@@ -273,6 +281,9 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::ConditionTakesEveryGuard => conditions::a_condition_works_with_every_guard(stage).await,
         Law::WaitIsRefused => conditions::a_wait_that_cannot_begin_is_an_error(stage).await,
         Law::ThreadsWait => conditions::threads_wait(stage).await,
+        Law::LatchOpensOnce => latches::a_latch_opens_once(stage).await,
+        Law::LatchIsGone => latches::a_latch_that_is_gone_is_an_error(stage).await,
+        Law::ThreadsUseLatches => latches::threads_use_a_latch(stage).await,
         Law::PrefixesSeparate => return clients::prefixes_separate(stage).await,
     }
     Verdict::Passed

@@ -48,7 +48,7 @@ mod names;
 mod order;
 mod precede;
 pub(crate) mod recheck;
-mod refusals;
+pub(crate) mod refusals;
 pub(crate) mod release;
 pub(crate) mod renew;
 mod replies;

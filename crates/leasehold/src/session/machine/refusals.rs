@@ -16,6 +16,9 @@ pub(crate) fn refused(turn: &mut Turn<'_>, counter: u64, refusal: Refusal, highe
     if refusal == Refusal::NoGrant {
         return lose_read_grant(turn, counter, highest);
     }
+    if refusal == Refusal::Absent {
+        return finish(turn, counter, Verdict::Failed(absent()));
+    }
     let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
     let error = contradicts(&attempt.terms.take, refusal);
     finish(turn, counter, Verdict::Failed(error));
@@ -41,7 +44,7 @@ fn contradicts(take: &Take, refusal: Refusal) -> Error {
     let (kind, limit) = match refusal {
         Refusal::Other { kind, limit } => (kind, limit),
         Refusal::TooMany { limit } => (take.kind, limit),
-        Refusal::NoGrant => (take.kind, take.limit),
+        Refusal::NoGrant | Refusal::Absent => (take.kind, take.limit),
     };
     let known = match kind {
         Kind::Semaphore => format!("a semaphore with {limit} permits"),
@@ -56,6 +59,12 @@ fn contradicts(take: &Take, refusal: Refusal) -> Error {
          store forgets them a minute after the last use"
     );
     Error::new(ErrorKind::Mismatch, message)
+}
+
+/// Returns the error of a caller that names a latch which does not exist.
+pub(crate) fn absent() -> Error {
+    let message = "there is no such latch: it was not created, was deleted, or was not used for too long";
+    Error::new(ErrorKind::Absent, message)
 }
 
 pub(crate) fn full() -> Error {

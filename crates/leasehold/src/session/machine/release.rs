@@ -9,22 +9,25 @@
 //! - A message or a reply grants an attempt that is closed: a ghost. It is never believed, and is returned.
 //! - A failover brings back a lease that was released. It is released again at the new run.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_MAX_MS, LOOK_MAX_MS, NOT_AFTER_MAX_US};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Op, Outcome, Token, Was};
+use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Phase, Requester};
 use super::connections::Reply;
 use super::effects::Verdict;
 use super::ledger::Ledger;
+use super::{close, refusals};
 use super::order::InFlight;
 use super::replies::{give_lane_up, note};
 use super::returning::{GivenUp, ReturnKind, Returning};
 use super::turn::Turn;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::lost::{LostReason, Released};
 use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
@@ -198,7 +201,9 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, counter: u64, request: &InFlight
         Outcome::Left { was: Was::Absent } if returning.unanswered == 0 => Released::NotHeld,
         _ => Released::Released,
     };
-    turn.ledger.effects.released(counter, returning.caller.take(), || Ok(released));
+    let absent = matches!(answer.outcome, Outcome::Refused(_));
+    let result = || if absent { Err(refusals::absent()) } else { Ok(released) };
+    turn.ledger.effects.released(counter, returning.caller.take(), result);
     close_attempt(turn.ledger, counter, request, &answer, turn.now.us());
     note(turn, &name, &answer, request.sent_us);
     turn.arm(counter);
@@ -212,7 +217,9 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
     let Phase::Returning(returning) = &mut attempt.phase else { return };
     let is_closed = match returning.kind {
         // The reply to the usual release has no time: it closes what was sent before it on its own connection.
-        ReturnKind::Release { .. } | ReturnKind::Spend { .. } => attempt.order.is_closed_by(request, 0),
+        ReturnKind::Release { .. } | ReturnKind::Spend { .. } | ReturnKind::CountDown { .. } => {
+            attempt.order.is_closed_by(request, 0)
+        }
         ReturnKind::Leave { .. } | ReturnKind::CoolDown { .. } => {
             attempt.order.is_closed_by(request, answer.now_us) || is_on(Mutant::P14FirstLeave)
         }
@@ -235,8 +242,10 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
             false => now_us + open_for_us + 1_000,
         };
     }
-    // Closed or not: from now on a failover can bring it back.
-    if is_release {
+    // Closed or not: from now on a failover can bring it back, or forget it.
+    if matches!((kind, &answer.outcome), (ReturnKind::CountDown { .. }, Outcome::Counted { .. })) {
+        ledger.counted.remember(GivenUp { name, id, kind, until_us }, now_us);
+    } else if is_release {
         ledger.releases.remember(GivenUp { name, id, kind, until_us }, now_us);
     }
 }
@@ -296,14 +305,32 @@ pub(crate) fn return_ghost(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), le
     insert(turn, GivenUp { name: name.clone(), id, kind, until_us });
 }
 
-/// Releases again, at a new run, what was released lately (P13).
+/// Releases again, at a new run, what was released lately (P13), and counts again what was counted (P44).
 pub(crate) fn repeat_releases(turn: &mut Turn<'_>) {
-    for old in turn.ledger.releases.take() {
+    let counted = if is_on(Mutant::P44CountsOnce) { VecDeque::new() } else { turn.ledger.counted.take() };
+    for old in turn.ledger.releases.take().into_iter().chain(counted) {
         if old.until_us > turn.now.us() && !turn.ledger.attempts.contains_key(&old.id.counter) {
             hit(Mark::ReleaseSaidAgain);
             insert(turn, old);
         }
     }
+}
+
+/// Counts a latch down. The thread sends the request, and repeats it until it has a reply, whatever becomes of the caller.
+pub(crate) fn count_down(
+    turn: &mut Turn<'_>,
+    name: &Name,
+    (born, counts): (Token, Option<GrantId>),
+    caller: oneshot::Sender<Result<Released>>,
+) -> Result<()> {
+    close::check_open(turn)?;
+    let id = turn.ledger.ids.grant_id();
+    let kind = ReturnKind::CountDown { counts: counts.unwrap_or(id), born };
+    insert(turn, GivenUp { name: name.clone(), id, kind, until_us: turn.now.us() + LEASE_MAX_MS * 1000 });
+    if let Some(Attempt { phase: Phase::Returning(returning), .. }) = turn.ledger.attempts.get_mut(&id.counter) {
+        returning.caller = Some(caller);
+    }
+    Ok(())
 }
 
 fn insert(turn: &mut Turn<'_>, of: GivenUp) {

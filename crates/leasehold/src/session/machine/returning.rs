@@ -56,6 +56,11 @@ pub(crate) enum ReturnKind {
     Spend {
         token: Token,
     },
+    /// A count-down of a latch, which is not the end of an attempt, and is repeated like one (P44).
+    CountDown {
+        counts: GrantId,
+        born: Token,
+    },
     /// A leave that keeps others out until `until_us`, by the client's clock (P23).
     CoolDown {
         used: Token,
@@ -70,6 +75,7 @@ impl ReturnKind {
         match self {
             Self::Release { token, used } => Op::Release { id, token, used },
             Self::Spend { token } => Op::Spend { id, token },
+            Self::CountDown { counts, born } => Op::CountDown { id: counts, born },
             Self::CoolDown { used, until_us } if until_us > now_us => {
                 Op::CoolDown { id, used, for_ms: (until_us - now_us).div_ceil(1000) }
             }
@@ -81,7 +87,7 @@ impl ReturnKind {
     pub(crate) fn of_any_grant(self) -> Self {
         match self {
             Self::Release { used, .. } | Self::Spend { token: used } => Self::Leave { used },
-            Self::Leave { .. } | Self::CoolDown { .. } => self,
+            Self::Leave { .. } | Self::CoolDown { .. } | Self::CountDown { .. } => self,
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::{Answer, GrantId, Kind, Name, Op, Outcome, Renew, SessionId, Token};
+use leasehold_spec::{Answer, GrantId, Name, Op, Outcome, Renew, SessionId, Token};
 use tokio::task::unconstrained;
 
 use super::fan::Fan;
@@ -97,9 +97,13 @@ async fn apply(links: Arc<Links>, name: Name, op: Op) -> Result<Answer, Fault> {
         Op::CoolDown { id, for_ms, .. } => release::leave(links, name, id, for_ms).await,
         Op::Reserve { id, token, .. } => Ok(reserve(&links, &id, token)),
         // Not on a quorum: see `StoreProfile::kinds`.
-        Op::Lower { .. } => Err(Fault::Refused(not_a_kind(Kind::ReadWrite))),
-        Op::Resize { .. } => Err(Fault::Refused(not_a_kind(Kind::Semaphore))),
-        Op::Notify { .. } | Op::Spend { .. } => Err(Fault::Refused(not_a_kind(Kind::Condition))),
+        Op::Lower { .. }
+        | Op::Resize { .. }
+        | Op::Notify { .. }
+        | Op::Spend { .. }
+        | Op::CreateLatch { .. }
+        | Op::CountDown { .. }
+        | Op::DeleteLatch { .. } => Err(Fault::Refused(not_a_kind(op.kind().unwrap_or_default()))),
         Op::Revoke { holder, token, grace_ms } => inspect::revoke(links, name, holder, token, grace_ms).await,
         Op::Settle => inspect::settle(links, name).await,
         Op::Inspect => Ok(inspect::inspect(links, name).await?.0),

@@ -2,7 +2,7 @@
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Kind, Name, Op, Order, Patience, Place, PublicId, Renew, Token,
+    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, Token,
 };
 use redis::{Arg, Cmd};
 
@@ -52,9 +52,13 @@ impl Call {
                 begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), field!(RESERVE.range)))
             }
             // Not yet: see `StoreProfile::kinds`.
-            Op::Lower { .. } => return Err(not_a_kind(Kind::ReadWrite)),
-            Op::Resize { .. } => return Err(not_a_kind(Kind::Semaphore)),
-            Op::Notify { .. } | Op::Spend { .. } => return Err(not_a_kind(Kind::Condition)),
+            Op::Lower { .. }
+            | Op::Resize { .. }
+            | Op::Notify { .. }
+            | Op::Spend { .. }
+            | Op::CreateLatch { .. }
+            | Op::CountDown { .. }
+            | Op::DeleteLatch { .. } => return Err(not_a_kind(op.kind().unwrap_or_default())),
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), field!(TOKEN.number)).public_id(holder);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
