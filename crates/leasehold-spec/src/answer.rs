@@ -121,6 +121,8 @@ pub enum Outcome {
         /// The token of its creation.
         born: Token,
     },
+    /// The grant has another label now.
+    Put,
     /// The latch is gone.
     Deleted,
     /// The grant is marked for revocation.
@@ -152,6 +154,7 @@ impl Outcome {
             Self::Spent => "spent",
             Self::Counted { .. } => "counted",
             Self::Deleted => "deleted",
+            Self::Put => "put",
             Self::Renewed { .. } => "renewed",
             Self::Reserved { .. } => "reserved",
             Self::Lost { how: LostHow::Revoked } => "revoked",

@@ -287,6 +287,10 @@ pub enum Mutant {
     P44CountsOnce,
     /// P45: a multi-lock takes its members in the order in which they were named.
     P45TakesAsNamed,
+    /// P48: a late change of the value is one of the next leader's.
+    P48PutsForAny,
+    /// P48: an observer asks for the leader before it waits for a change.
+    P48LooksFirst,
     /// P45: a multi-lock holds members for as long as it waits for one of another client.
     P45HoldsOn,
     /// Quorum: a node votes for a token that is not above those for which it has voted.

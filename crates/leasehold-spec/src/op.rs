@@ -102,6 +102,15 @@ pub enum Op {
         /// The latch: the token of its creation.
         born: Token,
     },
+    /// Changes the label of the grant that `id` holds with `token`: the value of a leader (P48).
+    Put {
+        /// The grant.
+        id: GrantId,
+        /// The token of the grant.
+        token: Token,
+        /// The label from now on.
+        label: String,
+    },
     /// Asks the holder to stop, and ends its lease after the grace.
     Revoke {
         /// The holder that the caller saw.
@@ -130,13 +139,16 @@ impl Op {
             | Self::CoolDown { id, .. }
             | Self::Reserve { id, .. }
             | Self::Lower { id, .. }
-            | Self::Spend { id, .. } => Some(*id),
+            | Self::Spend { id, .. }
+            | Self::Put { id, .. } => Some(*id),
             Self::Resize { .. }
             | Self::Notify { .. }
             | Self::CreateLatch { .. }
             | Self::CountDown { .. }
             | Self::DeleteLatch { .. }
-            | Self::Revoke { .. } | Self::Settle | Self::Inspect => None,
+            | Self::Revoke { .. }
+            | Self::Settle
+            | Self::Inspect => None,
         }
     }
 
@@ -167,6 +179,7 @@ impl Op {
             Self::Resize { .. } => "resize",
             Self::Notify { .. } => "notify",
             Self::Spend { .. } => "spend",
+            Self::Put { .. } => "put",
             Self::CreateLatch { .. } => "create latch",
             Self::CountDown { .. } => "count down",
             Self::DeleteLatch { .. } => "delete latch",

@@ -127,7 +127,9 @@ pub(crate) fn keep_for_waiter_us(resource: &Resource, env: &Env<'_>) -> u64 {
 
 /// Whether a record without a grant is kept for long, for the sake of a longer lease that was given back before.
 fn keeps_for_others(resource: &Resource, env: &Env<'_>) -> bool {
-    resource.kind.is_pool() && resource.kind != Kind::Latch && resource.keep_until_us > keep_from(env.lease_us) + RETENTION_US
+    resource.kind.is_pool()
+        && resource.kind != Kind::Latch
+        && resource.keep_until_us > keep_from(env.lease_us) + RETENTION_US
 }
 
 /// Whether the end of the last grant, which lasted so long, shortens the time for which the record is kept.

@@ -35,7 +35,9 @@ async fn produce(leasehold: Leasehold, buffer: Buffer) -> leasehold::Result<()> 
     let (mutex, not_empty, not_full) =
         (leasehold.mutex("buffer"), leasehold.condvar("buffer: not empty"), leasehold.condvar("buffer: not full"));
     for item in 1..=ITEMS {
-        let guard = not_full.wait_while(mutex.lock().await?, |_token| ready(with(&buffer, |buffer| buffer.len() == PLACES))).await?;
+        let guard = not_full
+            .wait_while(mutex.lock().await?, |_token| ready(with(&buffer, |buffer| buffer.len() == PLACES)))
+            .await?;
         guard.check()?; // before the change
         with(&buffer, |buffer| buffer.push_back(item));
         not_empty.notify_one().await?;
@@ -48,7 +50,9 @@ async fn consume(leasehold: Leasehold, buffer: Buffer) -> leasehold::Result<u32>
     let (mutex, not_empty, not_full) =
         (leasehold.mutex("buffer"), leasehold.condvar("buffer: not empty"), leasehold.condvar("buffer: not full"));
     for item in 1..=ITEMS {
-        let guard = not_empty.wait_while(mutex.lock().await?, |_token| ready(with(&buffer, |buffer| buffer.is_empty()))).await?;
+        let guard = not_empty
+            .wait_while(mutex.lock().await?, |_token| ready(with(&buffer, |buffer| buffer.is_empty())))
+            .await?;
         guard.check()?; // before the change
         assert_eq!(with(&buffer, VecDeque::pop_front), Some(item));
         not_full.notify_one().await?;

@@ -29,6 +29,8 @@ pub(crate) struct Acquirer {
     owner: Option<OwnerChoice>,
     // Computed from the settings at the first call.
     terms: OnceLock<Arc<Terms>>,
+    /// The label of its grants; `None`: that of the client.
+    label: Option<Arc<str>>,
 }
 
 /// The owner of the lease. An owner may acquire again what it holds.
@@ -44,7 +46,29 @@ impl Acquirer {
     pub(crate) fn new(client: Arc<Handle>, name: &str, take: Take) -> Self {
         let settings = Settings::new(take, client.lease());
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
-        Self { client, name, settings, owner: None, terms: OnceLock::new() }
+        Self { client, name, settings, owner: None, terms: OnceLock::new(), label: None }
+    }
+
+    /// Returns an acquirer whose grants have this label.
+    pub(crate) fn labeled(&self, label: &str) -> Self {
+        Self { label: Some(label.into()), terms: OnceLock::new(), ..self.clone() }
+    }
+
+    /// Returns an acquirer of notifications of the name beside this one.
+    pub(crate) fn companion(&self) -> Self {
+        let name = self.name.as_ref().map(Name::companion).map_err(Arc::clone);
+        Self { name, label: None, ..self.taking(Take::NOTIFICATION) }
+    }
+
+    /// Whether the store has names of this kind.
+    pub(crate) fn has_kind(&self) -> bool {
+        self.client.session().check_take(&self.settings.take).is_ok()
+    }
+
+    /// Polls `future` for at most so long.
+    pub(crate) async fn within<F: Future>(&self, within: Duration, future: F) -> Option<F::Output> {
+        let within_us = u64::try_from(within.as_micros()).unwrap_or(u64::MAX);
+        self.client.session().within(within_us, future).await
     }
 
     /// Returns an acquirer of another share of the same name.
@@ -259,7 +283,7 @@ impl Acquirer {
         if let Some(terms) = self.terms.get() {
             return Ok(terms);
         }
-        let terms = Arc::new(self.settings.terms(self.client.label())?);
+        let terms = Arc::new(self.settings.terms(self.label.clone().unwrap_or_else(|| self.client.label()))?);
         self.client.session().check_terms(&terms)?;
         Ok(self.terms.get_or_init(|| terms))
     }

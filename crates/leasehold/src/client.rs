@@ -7,6 +7,7 @@ use std::time::Duration;
 use leasehold_spec::limits::LABEL_MAX;
 
 use crate::condvar::Condvar;
+use crate::election::Election;
 use crate::error::{Error, Operation, Result};
 use crate::latch::Latch;
 use crate::mutex::Mutex;
@@ -139,6 +140,12 @@ impl Leasehold {
         Latch::new(Arc::clone(&self.handle), name.as_ref())
     }
 
+    /// Returns the election with this name. This does no I/O and never fails: see [`Leasehold::mutex`].
+    #[must_use]
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
     /// Returns the names of which the store has a record, sorted: locks that are held or waited for, and locks that
     /// were so until a minute ago.
     ///
@@ -155,7 +162,7 @@ impl Leasehold {
     /// `Unreachable` if the store does not reply to one step within 2 s; `Denied`, `Quorum`, `Unsupported`, `Closed`.
     pub async fn names(&self) -> Result<Vec<String>> {
         let names = self.handle.session().names().await.map_err(|error| error.of(Operation::Names, None))?;
-        Ok(names.iter().map(ToString::to_string).collect())
+        Ok(names.iter().filter(|name| !name.is_companion()).map(ToString::to_string).collect())
     }
 
     #[cfg(any(test, feature = "blocking"))]

@@ -52,6 +52,8 @@ pub enum Operation {
     CountDown,
     /// Deleting a latch: `Latch::delete`.
     Delete,
+    /// Changing the value of a leader: `Leadership::put`.
+    Put,
     /// Releasing a lock: `Guard::release`.
     Release,
     /// Reading the state of a lock: `Mutex::inspect`.
@@ -80,6 +82,7 @@ impl Operation {
             Self::Create => Some("cannot create or read"),
             Self::CountDown => Some("cannot count down"),
             Self::Delete => Some("cannot delete"),
+            Self::Put => Some("cannot change the value of"),
             Self::Release => Some("cannot release"),
             Self::Inspect => Some("cannot inspect"),
             Self::Revoke => Some("cannot revoke"),

@@ -70,7 +70,8 @@ impl Latch {
         let failed = |error: Error| self.acquirer.failed(Operation::Create, error);
         let keep_ms = self.keep.as_millis();
         if !(1..=COUNTS_MAX).contains(&count) || keep_ms > u128::from(LEASE_MAX_MS) {
-            let message = format!("a latch of {count} that is kept for {:?}: use 1 to {COUNTS_MAX}, and at most 24 h", self.keep);
+            let message =
+                format!("a latch of {count} that is kept for {:?}: use 1 to {COUNTS_MAX}, and at most 24 h", self.keep);
             return Err(failed(Error::invalid(message)));
         }
         self.state(count).await.map(drop).map_err(failed)

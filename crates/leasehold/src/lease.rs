@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, Token};
+use leasehold_spec::{Contention, Op, Outcome, Take, Token};
 
 pub(crate) use self::methods::{debug_guard, guard_methods};
 pub(crate) use self::relock::Relock;
 use crate::error::{Error, Operation, Result};
-use crate::lost::{Lost, Released};
+use crate::lost::{Lost, LostReason, Released};
 use crate::lost_signal::LostSignal;
+use crate::observe::Call;
 use crate::reentry::{Handle, Share};
 use crate::session::{GIVEN_BACK_WITHIN_US, Hold, Wait};
+use crate::store::no_put;
 
 /// How long an upgrade waits for the others.
 #[derive(Clone, Copy)]
@@ -108,6 +110,22 @@ impl Lease {
         Ok(hold.map(|hold| Self::alone(hold, Arc::clone(&client))).ok_or(self))
     }
 
+    /// Changes the label of the lease, as long as it is held.
+    pub(crate) async fn put(&self, label: &str) -> Result<()> {
+        let failed = |error: Error| error.of(Operation::Put, Some(self.name()));
+        let Some(client) = self.client() else { return Err(self.hold.lost(LostReason::Released).into()) };
+        client.session().check_take(&Take::NOTIFICATION).map_err(|_| failed(no_put()))?;
+        let (id, token, label) = (self.hold.id, self.check()?, label.to_owned());
+        match client.session().ask(Call::Put, &self.hold.name, Op::Put { id, token, label }).await.map_err(failed)? {
+            Outcome::Put => Ok(()),
+            _ => Err(self
+                .hold
+                .why_lost()
+                .map_or_else(|| self.hold.lost(LostReason::Expired), |why| self.hold.lost(why))
+                .into()),
+        }
+    }
+
     /// Ends a notification whose receiver acts on it, in the background: nobody else gets it (P42).
     pub(crate) fn spend(mut self) {
         if let Some(Keeper::Alone(client)) = self.keeper.take() {
@@ -169,7 +187,7 @@ impl Lease {
         match self.client() {
             Some(client) if client.session().is_surely_ours() => client.session().within(within_us, lost).await,
             // In a forked child: the lease belongs to the parent, so no message about it ever arrives here.
-            _ => Some(self.hold.lost(crate::lost::LostReason::Closed)),
+            _ => Some(self.hold.lost(LostReason::Closed)),
         }
     }
 

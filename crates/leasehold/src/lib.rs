@@ -34,6 +34,7 @@
 //! | let a limited number in | [`Leasehold::semaphore`] (so far only on `memory:`) |
 //! | wait until another program has changed something | [`Leasehold::condvar`] (so far only on `memory:`) |
 //! | wait until several programs have done their part | [`Leasehold::latch`] (so far only on `memory:`) |
+//! | elect a leader, and see who leads | [`Leasehold::election`] |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
@@ -143,6 +144,7 @@ mod client;
 mod clock;
 mod condvar;
 mod descriptors;
+mod election;
 mod error;
 pub mod fence;
 mod guard;
@@ -170,6 +172,7 @@ mod world;
 
 pub use client::{Builder, Closed, Leasehold};
 pub use condvar::{Condvar, CondvarGuard, Woken};
+pub use election::{Election, Leader, Leadership, Observer};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use guard::Guard;
 pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};

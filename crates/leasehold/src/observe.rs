@@ -56,6 +56,7 @@ pub(crate) enum Call {
     Resize,
     Notify,
     Latch,
+    Put,
 }
 
 #[cfg(feature = "tracing")]
@@ -115,6 +116,7 @@ mod on {
             Call::Inspect => debug_span!(target: "leasehold", "inspect", lock = %name),
             Call::Revoke => debug_span!(target: "leasehold", "revoke", lock = %name),
             Call::Resize => debug_span!(target: "leasehold", "resize", lock = %name),
+            Call::Put => debug_span!(target: "leasehold", "put", lock = %name),
             Call::Latch => debug_span!(target: "leasehold", "latch", lock = %name),
             Call::Notify => debug_span!(target: "leasehold", "notify", lock = %name),
         }

@@ -57,6 +57,11 @@ fn bounded_buffer() {
 }
 
 #[test]
+fn election() {
+    assert_eq!(printed("election"), ["nobody leads", "10.0.0.3:7000 leads", "10.0.0.4:7000 leads"]);
+}
+
+#[test]
 fn timeouts() {
     let lines = printed("timeouts");
     assert_eq!(lines.len(), 4, "{lines:?}");

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use super::cases::{self, Case};
-use super::conditions;
 use super::check::{Found, describe, search};
+use super::conditions;
 use super::options::{Form, Options, Size};
 use super::pools;
 use super::quorum;
@@ -56,7 +56,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// Reports that no model matches the options, which is not a success.
 fn nothing_to_run(scenes: &[Scene]) -> ExitCode {
-    let mut rules: Vec<&str> = cases::ALL.iter().map(|case| case.rule).chain(pools::rules()).chain(conditions::rules()).collect();
+    let mut rules: Vec<&str> =
+        cases::ALL.iter().map(|case| case.rule).chain(pools::rules()).chain(conditions::rules()).collect();
     rules.dedup();
     let mut scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(quorum::names()).collect();
     scenes.extend(pools::names().chain(conditions::names()));

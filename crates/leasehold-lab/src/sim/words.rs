@@ -56,6 +56,7 @@ fn terms(op: &Op) -> String {
         Op::Resize { from, to, .. } => format!(" from {from} to {to}"),
         Op::Notify { count } => format!(" {count}"),
         Op::Spend { token, .. } => format!(" token {token}"),
+        Op::Put { token, label, .. } => format!(" token {token}: {label}"),
         Op::CreateLatch { limit, .. } => format!(" {limit}"),
         Op::CountDown { born, .. } | Op::DeleteLatch { born } => format!(" born {born}"),
         Op::Settle | Op::Inspect => String::new(),

@@ -91,6 +91,10 @@ marks! {
     Spent,
     /// P42: a client that does not hold the notification spent it.
     SpendNotHeld,
+    /// P48: a leader changed its value.
+    LabelPut,
+    /// P48: a client that does not lead changed the value.
+    PutNotHeld,
     /// P44: a latch was created.
     LatchCreated,
     /// P44: a count-down was counted.

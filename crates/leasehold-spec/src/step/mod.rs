@@ -3,7 +3,7 @@
 //! | File | Contents |
 //! |---|---|
 //! | `acquire.rs`, `admit.rs` | acquire: a grant, a place in the queue, or neither |
-//! | `held.rs` | renew and reserve: requests about a grant that is held |
+//! | `held.rs` | renew, reserve and put: requests about a grant that is held |
 //! | `release.rs` | release, leave and cool down: requests that end an attempt |
 //! | `lower.rs` | a grant takes fewer units |
 //! | `upgrade.rs`, `replace.rs` | a grant becomes one that takes all units |
@@ -33,7 +33,7 @@ mod upgrade;
 use acquire::acquire;
 use condition::{notify, spend};
 use context::Step;
-use held::{renew, reserve};
+use held::{put, renew, reserve};
 use lower::lower;
 use release::{cool_down, leave, release};
 use resize::resize;
@@ -73,6 +73,7 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         Op::Notify { count } => notify(&mut step, *count),
         Op::Spend { id, token } => spend(&mut step, *id, *token),
         Op::CreateLatch { limit, keep_ms, not_after_us } => latch::create(&mut step, *limit, *keep_ms, *not_after_us),
+        Op::Put { id, token, label } => put(&mut step, *id, *token, label),
         Op::CountDown { id, born } => latch::count_down(&mut step, *id, *born),
         Op::DeleteLatch { born } => latch::delete(&mut step, *born),
         Op::Revoke { holder, token, grace_ms } => revoke(&mut step, *holder, *token, *grace_ms),

@@ -72,6 +72,24 @@ fn p3_a_repeated_release_gets_released_and_a_late_acquire_gets_gone() {
     assert_eq!(world.holder(), Some(id(2, 1)));
 }
 
+/// P48: the value is the label of a grant. A late change by a former leader does not rename its successor.
+#[test]
+fn p48_a_value_belongs_to_its_grant() {
+    let mut world = World::new();
+    let first = granted(&world.acquire(id(1, 1)));
+    let put = |id, token, label: &str| Op::Put { id, token, label: label.into() };
+    for _ in 0..2 {
+        assert_eq!(world.step(&put(id(1, 1), first, "renamed")).outcome, Outcome::Put);
+    }
+    assert_eq!(world.resource.grants.sole().unwrap().label, "renamed");
+    world.release(id(1, 1), first);
+    let second = granted(&world.acquire(id(2, 1)));
+    for late in [put(id(1, 1), first, "late"), put(id(2, 1), first, "late"), put(id(1, 1), second, "late")] {
+        assert_eq!(world.step(&late).outcome, Outcome::Lost { how: LostHow::NotHeld });
+    }
+    assert_eq!(world.resource.grants.sole().unwrap().label, "test");
+}
+
 #[test]
 fn p3_only_this_grant_is_renewed_and_released() {
     let mut world = World::new();

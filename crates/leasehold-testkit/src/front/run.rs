@@ -158,6 +158,7 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         | Outcome::Notified { .. }
         | Outcome::Spent
         | Outcome::Counted { .. }
+        | Outcome::Put
         | Outcome::Deleted => unreachable!("no script of a mutex says so"),
         Outcome::Renewed { .. } => format!("RENEWED {text} {}", lease()),
         Outcome::Lost { how: LostHow::Revoked } => format!("LOST {text} revoked"),

@@ -37,6 +37,7 @@
 
 mod canceller;
 mod condvar;
+mod election;
 mod guard;
 mod latch;
 mod methods;
@@ -62,6 +63,7 @@ use self::wait::wait;
 
 pub use canceller::Canceller;
 pub use condvar::Condvar;
+pub use election::{Election, Leadership, Observer};
 pub use guard::Guard;
 pub use latch::Latch;
 pub use multi::{All, AllGuard, all};
@@ -117,6 +119,12 @@ impl Leasehold {
     #[must_use]
     pub fn latch(&self, name: impl AsRef<str>) -> Latch {
         Latch(self.0.latch(name))
+    }
+
+    /// Returns the election with this name: see [`crate::Leasehold::election`].
+    #[must_use]
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election(self.0.election(name))
     }
 
     /// Returns the names of which the store has a record, sorted: see [`crate::Leasehold::names`].

@@ -51,7 +51,9 @@ impl Lease {
     pub(crate) fn relock(&self) -> Result<Relock> {
         let (client, owner) = match &self.keeper {
             Some(Keeper::Alone(client)) => (client, None),
-            Some(Keeper::Shared(share)) if Arc::strong_count(share) == 1 => (share.client(), Some(share.owner().clone())),
+            Some(Keeper::Shared(share)) if Arc::strong_count(share) == 1 => {
+                (share.client(), Some(share.owner().clone()))
+            }
             Some(Keeper::Shared(_)) => {
                 let message = "other guards of this owner hold the lock as well, so a wait would not release it: drop \
                                them first";

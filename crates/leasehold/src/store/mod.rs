@@ -107,6 +107,12 @@ pub(crate) fn not_a_kind(kind: Kind) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
+/// Returns the error of a store that cannot change the label of a grant.
+pub(crate) fn no_put() -> Error {
+    let message = "this store cannot change the value of a leader: see the table of stores in the README";
+    Error::new(ErrorKind::Unsupported, message)
+}
+
 /// The record of a name, as far as the session knows it. A link may choose the encoding of its request by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guess {

@@ -158,7 +158,8 @@ async fn p42_a_dropped_wait_passes_its_notification_on() {
             Op::Release { token: of, .. } if of == token(7) => ended[1] = true,
             ref other => panic!("unexpected: {other:?}"),
         }
-        let outcome = if matches!(request.op, Op::Leave { .. }) { Outcome::Left { was: Was::Queued } } else { Outcome::Released };
+        let outcome =
+            if matches!(request.op, Op::Leave { .. }) { Outcome::Left { was: Was::Queued } } else { Outcome::Released };
         harness.reply(request, outcome, 7);
     }
     // While it stands in the queue.

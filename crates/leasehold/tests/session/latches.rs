@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::ErrorKind;
-use leasehold_spec::{GrantId, Op, Outcome, Refusal, Token};
+use leasehold_spec::{GrantId, Joined, Op, Outcome, Refusal, Token};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -78,6 +78,19 @@ async fn p44_a_count_down_is_repeated_at_a_new_run() {
         pause(50).await;
     }
     harness.expect_no_request();
+}
+
+/// Nobody holds a closed latch, so there is no lease whose end a waiter could await. It asks at its usual pace.
+#[tokio::test]
+async fn a_waiter_of_a_closed_latch_asks_at_its_pace() {
+    let mut harness = Harness::new().await;
+    let latch = harness.leasehold.latch("name");
+    let waiting = tokio::spawn(async move { latch.wait_for(Duration::from_secs(600)).await });
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Queued { ticket: 42, left_us: 0, joined: Joined::Now }, 7);
+    pause(500).await;
+    harness.expect_no_request();
+    assert!(!waiting.is_finished());
 }
 
 /// The latch was deleted between the two requests of a count-down.

@@ -6,6 +6,7 @@
 mod barging;
 mod conditions;
 mod cool_downs;
+mod elections;
 mod hand_over;
 mod harness;
 mod latches;

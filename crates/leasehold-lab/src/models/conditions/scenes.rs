@@ -172,13 +172,7 @@ pub(super) const CASES: &[Case] = &[
         &PUSH,
         Harm::StockStays,
     ),
-    case(
-        "P43",
-        "a waiter that entered the queue again sleeps on",
-        Off::Session(Slip::SleepsOn),
-        &PUSH,
-        Harm::SleepsOn,
-    ),
+    case("P43", "a waiter that entered the queue again sleeps on", Off::Session(Slip::SleepsOn), &PUSH, Harm::SleepsOn),
     case(
         "P43",
         "a waiter that was dropped comes back with its old ticket",

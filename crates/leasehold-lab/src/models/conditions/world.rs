@@ -1,8 +1,8 @@
 //! The state of the model: the condition variable, the lock, the buffer, the sessions, and the effect of each event.
 
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Env, From, Hears, Kind, Op, Order, Patience, Place, Renew, Resource, SessionId, Take,
-    Token, step,
+    Acquire, Answer, Contention, Delivery, Env, From, Hears, Kind, Op, Order, Patience, Place, Renew, Resource,
+    SessionId, Take, Token, step,
 };
 use stateright::{Model, Property};
 

@@ -86,7 +86,8 @@ pub(super) async fn all_wake_up(stage: &Stage) {
     let waiting: Vec<_> = (0..20).map(|number| wait(if number % 2 == 0 { &a } else { &b }, stage)).collect();
     stage.waiters(&a, 20).await;
     assert_eq!(a.condvar(stage.name()).notify_all().await.expect("an answer"), 20);
-    let releasing = waiting.into_iter().map(|waiting| async move { release(woken("all are notified", waiting).await).await });
+    let releasing =
+        waiting.into_iter().map(|waiting| async move { release(woken("all are notified", waiting).await).await });
     let releasing: Vec<_> = releasing.map(tokio::spawn).collect();
     for released in releasing {
         released.await.expect("no panic");

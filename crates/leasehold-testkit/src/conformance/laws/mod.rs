@@ -4,6 +4,7 @@ mod clients;
 mod conditions;
 mod cool_down;
 mod crowd;
+mod elections;
 mod holding;
 mod latches;
 mod lines;
@@ -169,6 +170,12 @@ dimension! {
         LatchIsGone,
         /// Threads use a latch as tasks do.
         ThreadsUseLatches,
+        /// Observers see each leader that stays, its value, and its end.
+        LeaderIsSeen,
+        /// Only the leader changes its value.
+        ValueIsTheLeaders,
+        /// Threads elect and observe as tasks do.
+        ThreadsElect,
     }
 }
 
@@ -284,6 +291,9 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::LatchOpensOnce => latches::a_latch_opens_once(stage).await,
         Law::LatchIsGone => latches::a_latch_that_is_gone_is_an_error(stage).await,
         Law::ThreadsUseLatches => latches::threads_use_a_latch(stage).await,
+        Law::LeaderIsSeen => elections::a_leader_is_seen(stage).await,
+        Law::ValueIsTheLeaders => elections::a_value_is_the_leaders(stage).await,
+        Law::ThreadsElect => elections::threads_elect(stage).await,
         Law::PrefixesSeparate => return clients::prefixes_separate(stage).await,
     }
     Verdict::Passed

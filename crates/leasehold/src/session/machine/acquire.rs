@@ -295,7 +295,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     attempt.ticket = Some(ticket);
     let (lease_ms, name, queue) = (attempt.terms.lease_ms, attempt.name.clone(), attempt.queue());
     // Without one there is no lease whose end a waiter could watch.
-    let has_holder = attempt.terms.take.kind != Kind::Condition;
+    let has_holder = !matches!(attempt.terms.take.kind, Kind::Condition | Kind::Latch);
     if attempt.only_tries_to_upgrade() && !attempt.is_held() {
         // The reply to an acquire from before.
         attempt.in_flight = None;

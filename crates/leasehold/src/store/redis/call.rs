@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
 use crate::error::Error;
-use crate::store::{Guess, not_a_kind};
+use crate::store::{Guess, no_put, not_a_kind};
 
 /// The limits of fields: times in µs have 16 digits, and lengths in ms have 8.
 pub(super) const TIME_END: u64 = field!(TIME.us).end();
@@ -59,6 +59,7 @@ impl Call {
             | Op::CreateLatch { .. }
             | Op::CountDown { .. }
             | Op::DeleteLatch { .. } => return Err(not_a_kind(op.kind().unwrap_or_default())),
+            Op::Put { .. } => return Err(no_put()),
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), field!(TOKEN.number)).public_id(holder);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
