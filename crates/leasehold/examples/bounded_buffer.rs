@@ -1,4 +1,4 @@
-//! A producer and a consumer share a buffer with three places. Each waits until the other has made room, or put something in.
+//! A producer and a consumer share a buffer with three places. Each waits for the other.
 //!
 //! ```sh
 //! cargo run -p leasehold --example bounded_buffer [URL]

@@ -26,7 +26,10 @@ async fn main() -> leasehold::Result<()> {
     let _released = first.resign().await?;
     let second = match candidate.await {
         Ok(elected) => elected?,
-        Err(panic) => return Ok(println!("the candidate panicked: {panic}")),
+        Err(panic) => {
+            println!("the candidate panicked: {panic}");
+            return Ok(());
+        }
     };
     print(observer.next().await?);
     drop(second);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use leasehold_spec::{Take, Token};
 
+pub use self::wait::Woken;
 use crate::acquirer::Acquirer;
 use crate::error::Result;
 use crate::guard::Guard;
@@ -63,15 +64,6 @@ pub struct Condvar {
     acquirer: Acquirer,
 }
 
-/// Why a wait with a time limit has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Woken {
-    /// The waiter was notified, or woke up for nothing.
-    Notified,
-    /// The time is over.
-    TimedOut,
-}
-
 /// A guard with which a caller can wait: [`Guard`], [`WriteGuard`], and those of the module `blocking`. It is sealed.
 pub trait CondvarGuard: sealed::Sealed {}
 
@@ -115,8 +107,8 @@ impl Condvar {
     }
 
     /// Releases the guard, waits for a notification, and returns a new guard of the same lock. The lock is acquired on the
-    /// terms and with the owner of the earlier guard. The token is a new one, unless the wait ends before it has released the
-    /// lock.
+    /// terms and with the owner of the earlier guard. The token is a new one, unless the wait ends before it has
+    /// released the lock.
     ///
     /// It takes one round trip before the lock is free, and one after the notification if the lock is free then. A caller
     /// must check its condition again: see [`Condvar::wait_while`]. A condition that can fail needs a loop of its own:
@@ -179,8 +171,8 @@ impl Condvar {
         self.wait_until(guard, self.acquirer.wait_for(wait)).await
     }
 
-    /// Waits like [`Condvar::wait_while`], for at most `wait` in total. If the result says `TimedOut`, the condition is still
-    /// true.
+    /// Waits like [`Condvar::wait_while`], for at most `wait` in total. If the result says `TimedOut`, the condition is
+    /// still true.
     ///
     /// # Cancel safety
     ///

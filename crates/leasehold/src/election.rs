@@ -20,8 +20,8 @@ use crate::session::{Notice, Stood, Wait};
 /// An election: of the candidates, one leads at a time. Each leader has a value, for example its address, which everybody
 /// can read and observe.
 ///
-/// An election is a [`Mutex`](crate::Mutex) with a value. A candidate waits like a call of `lock`, first come, first served,
-/// and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A mutex of the
+/// An election is a [`Mutex`](crate::Mutex) with a value. A candidate waits like a call of `lock`, first come, first
+/// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A mutex of the
 /// same name excludes the leader.
 ///
 /// Elections work on all stores. So far only `memory:` notifies observers and has [`Leadership::put`]. On other stores
@@ -132,8 +132,8 @@ impl Election {
         Observer { election: self.clone(), seen: None }
     }
 
-    /// Sets the lease of a leader, from 100 ms to 24 h: if a leader dies, the next one leads when this time is over. Default:
-    /// the lease of the client, see [`crate::Builder::lease`].
+    /// Sets the lease of a leader, from 100 ms to 24 h: if a leader dies, the next one leads when this time is over.
+    /// Default: the lease of the client, see [`crate::Builder::lease`].
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         Self { acquirer: self.acquirer.lease(lease), changed: self.changed.lease(lease) }

@@ -18,7 +18,7 @@ use crate::lost_signal::LostSignal;
 use crate::observe::Call;
 use crate::reentry::{Handle, Share};
 use crate::session::{GIVEN_BACK_WITHIN_US, Hold, Wait};
-use crate::store::no_put;
+use crate::store::lacks;
 
 /// How long an upgrade waits for the others.
 #[derive(Clone, Copy)]
@@ -114,9 +114,11 @@ impl Lease {
     pub(crate) async fn put(&self, label: &str) -> Result<()> {
         let failed = |error: Error| error.of(Operation::Put, Some(self.name()));
         let Some(client) = self.client() else { return Err(self.hold.lost(LostReason::Released).into()) };
-        client.session().check_take(&Take::NOTIFICATION).map_err(|_| failed(no_put()))?;
         let (id, token, label) = (self.hold.id, self.check()?, label.to_owned());
-        match client.session().ask(Call::Put, &self.hold.name, Op::Put { id, token, label }).await.map_err(failed)? {
+        let op = Op::Put { id, token, label };
+        // A store that notifies observers has this as well.
+        client.session().check_take(&Take::NOTIFICATION).map_err(|_| failed(lacks(&op)))?;
+        match client.session().ask(Call::Put, &self.hold.name, op).await.map_err(failed)? {
             Outcome::Put => Ok(()),
             _ => Err(self
                 .hold

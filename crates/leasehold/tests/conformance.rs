@@ -2,7 +2,8 @@
 
 use leasehold_testkit::conformance::{Backend, Cell, HandOver, Verdict, run};
 
-/// The cells of read-write locks, semaphores, condition variables and latches that have a meaning. So far only the embedded store has such names.
+/// The cells of read-write locks, semaphores, condition variables and latches that have a meaning. So far only the
+/// embedded store has such names.
 const POOLS: usize = 654;
 
 fn conforms(backend: Backend, unsupported: usize) {

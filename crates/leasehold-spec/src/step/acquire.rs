@@ -58,7 +58,7 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
 }
 
 /// Returns the request with the place that its waiter has in a pool, if the request does not know the place: a copy of the
-/// first request has no ticket. If the kind of the name gives no places back, the ticket is the lower bound of the next one.
+/// first request has no ticket. If the kind of the name gives no places back, the next ticket is larger.
 fn known_place(resource: &Resource, request: &Acquire) -> Option<Acquire> {
     let Patience::Queue(place) = &request.patience else { return None };
     let at = resource.position(request.id).filter(|_| resource.kind.is_pool())?;

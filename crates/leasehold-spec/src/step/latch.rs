@@ -1,7 +1,7 @@
 //! Latches (P44): a gate that opens once, when as many count-downs have come as it was created with.
 //!
-//! A latch that was deleted has the limit 0. Its record is kept for a while, so that the next latch of the name has a larger
-//! token.
+//! A latch that was deleted has the limit 0. Its record is kept for a while, so that the next latch of the name has a
+//! larger token.
 
 use crate::answer::{Contention, Delivery, Event, Outcome, Refusal, Rest};
 use crate::grant::keep_from;

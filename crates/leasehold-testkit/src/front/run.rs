@@ -152,14 +152,6 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         Outcome::Gone => format!("GONE {text}"),
         Outcome::Late => format!("LATE {text}"),
         Outcome::Full => format!("FULL {text}"),
-        Outcome::Refused(_)
-        | Outcome::Lowered
-        | Outcome::Resized
-        | Outcome::Notified { .. }
-        | Outcome::Spent
-        | Outcome::Counted { .. }
-        | Outcome::Put
-        | Outcome::Deleted => unreachable!("no script of a mutex says so"),
         Outcome::Renewed { .. } => format!("RENEWED {text} {}", lease()),
         Outcome::Lost { how: LostHow::Revoked } => format!("LOST {text} revoked"),
         Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {text} notheld"),
@@ -172,6 +164,7 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         Outcome::Reserved { range } => format!("RESERVED {text} {range:08}"),
         Outcome::Settled => format!("SETTLED {text}"),
         Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
+        other => unreachable!("no script of a mutex says {}", other.word()),
     }
 }
 

@@ -7,20 +7,28 @@
 //! | acquire the lock again, on its own terms | 1 or more | waited for |
 //! | spend the notification, in the background (P42) | – | held |
 //!
-//! The notification is held as a lease from its arrival until it is spent. Dropping the future at any step drops what it has
-//! at that step: the place in the queue, the notification (which passes on), or the attempt to acquire.
+//! The notification is held as a lease from its arrival until it is spent. Dropping the future at any step drops what it
+//! has at that step: the place in the queue, the notification (which passes on), or the attempt to acquire.
 
 use std::pin::{Pin, pin};
 
 use leasehold_spec::mutant::{Mutant, is_on};
 
-use super::Woken;
 use crate::acquirer::Acquirer;
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::lease::{Lease, Relock};
 use crate::lost::Released;
 use crate::session::{Notice, Stood, Wait};
 use crate::world::Pending;
+
+/// Why a wait with a time limit has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The waiter was notified, or woke up for nothing.
+    Notified,
+    /// The time is over.
+    TimedOut,
+}
 
 /// Waits for a notification, and returns the lock again.
 pub(super) async fn wait(condition: &Acquirer, lease: Lease, wait: Wait) -> Result<(Lease, Woken)> {

@@ -107,10 +107,10 @@ pub(crate) fn not_a_kind(kind: Kind) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-/// Returns the error of a store that cannot change the label of a grant.
-pub(crate) fn no_put() -> Error {
-    let message = "this store cannot change the value of a leader: see the table of stores in the README";
-    Error::new(ErrorKind::Unsupported, message)
+/// Returns the error of a store that lacks an operation.
+pub(crate) fn lacks(op: &Op) -> Error {
+    let no_op = || format!("this store has no operation {:?}: see the table of stores in the README", op.word());
+    op.kind().map_or_else(|| Error::new(ErrorKind::Unsupported, no_op()), not_a_kind)
 }
 
 /// The record of a name, as far as the session knows it. A link may choose the encoding of its request by it.

@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
 use crate::error::Error;
-use crate::store::{Guess, no_put, not_a_kind};
+use crate::store::{Guess, lacks};
 
 /// The limits of fields: times in µs have 16 digits, and lengths in ms have 8.
 pub(super) const TIME_END: u64 = field!(TIME.us).end();
@@ -51,15 +51,6 @@ impl Call {
                 let wanted = Fields::new().decimal(token.get(), field!(RESERVE.token)).id(id);
                 begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), field!(RESERVE.range)))
             }
-            // Not yet: see `StoreProfile::kinds`.
-            Op::Lower { .. }
-            | Op::Resize { .. }
-            | Op::Notify { .. }
-            | Op::Spend { .. }
-            | Op::CreateLatch { .. }
-            | Op::CountDown { .. }
-            | Op::DeleteLatch { .. } => return Err(not_a_kind(op.kind().unwrap_or_default())),
-            Op::Put { .. } => return Err(no_put()),
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), field!(TOKEN.number)).public_id(holder);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
@@ -67,6 +58,8 @@ impl Call {
             }
             Op::Settle => begin(Script::Settle),
             Op::Inspect => begin(Script::Inspect),
+            // Not yet: see `StoreProfile::kinds`.
+            other => return Err(lacks(other)),
         };
         Ok(call)
     }
