@@ -21,8 +21,8 @@ use crate::session::{Notice, Stood, Wait};
 /// can read and observe.
 ///
 /// An election is a [`Mutex`](crate::Mutex) with a value. A candidate waits like a call of `lock`, first come, first
-/// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A mutex of the
-/// same name excludes the leader.
+/// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A
+/// mutex of the same name excludes the leader.
 ///
 /// Elections work on all stores. So far only `memory:` notifies observers and has [`Leadership::put`]. On other stores
 /// observers poll, at least every 5 s.

@@ -147,6 +147,12 @@ impl Error {
         Self::new(ErrorKind::Closed, "this client was closed: connect a new one")
     }
 
+    /// Returns the error of a caller that names a latch which does not exist.
+    pub(crate) fn absent() -> Self {
+        let message = "there is no such latch: it was not created, was deleted, or was not used for too long";
+        Self::new(ErrorKind::Absent, message)
+    }
+
     /// Returns the error for a thread that cannot be started.
     pub(crate) fn no_thread(which: &str, error: io::Error) -> Self {
         let why = match descriptors::advice(&error) {

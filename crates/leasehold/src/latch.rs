@@ -178,7 +178,7 @@ impl Latch {
         let op = |not_after_us| Op::CreateLatch { limit, keep_ms, not_after_us };
         match self.acquirer.ask(Call::Latch, op).await? {
             Outcome::Counted { left, born } => Ok((left, born)),
-            Outcome::Refused(Refusal::Absent) => Err(crate::session::absent()),
+            Outcome::Refused(Refusal::Absent) => Err(Error::absent()),
             Outcome::Refused(Refusal::Other { kind, limit }) => {
                 let message = format!("the name is a {} with the limit {limit}", kind.word());
                 Err(Error::new(ErrorKind::Mismatch, message))

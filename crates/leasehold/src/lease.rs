@@ -1,7 +1,6 @@
 //! The lease that a guard stands for. Every guard has one inside, and dropping it releases the lease.
 
 mod methods;
-mod relock;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +10,11 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Op, Outcome, Take, Token};
 
 pub(crate) use self::methods::{debug_guard, guard_methods};
-pub(crate) use self::relock::Relock;
 use crate::error::{Error, Operation, Result};
 use crate::lost::{Lost, LostReason, Released};
 use crate::lost_signal::LostSignal;
 use crate::observe::Call;
+use crate::owner::Owner;
 use crate::reentry::{Handle, Share};
 use crate::session::{GIVEN_BACK_WITHIN_US, Hold, Wait};
 use crate::store::lacks;
@@ -128,6 +127,22 @@ impl Lease {
         }
     }
 
+    /// Returns the client and the owner of this guard, if its end releases the lease: no other guard shares it.
+    pub(crate) fn sole_keeper(&self) -> Result<(Arc<Handle>, Option<Owner>)> {
+        match &self.keeper {
+            Some(Keeper::Alone(client)) => Ok((Arc::clone(client), None)),
+            Some(Keeper::Shared(share)) if Arc::strong_count(share) == 1 => {
+                Ok((Arc::clone(share.client()), Some(share.owner().clone())))
+            }
+            Some(Keeper::Shared(_)) => {
+                let message = "other guards of this owner hold the lock as well, so a wait would not release it: drop \
+                               them first";
+                Err(Error::invalid(message))
+            }
+            None => Err(self.hold.lost(LostReason::Released).into()),
+        }
+    }
+
     /// Ends a notification whose receiver acts on it, in the background: nobody else gets it (P42).
     pub(crate) fn spend(mut self) {
         if let Some(Keeper::Alone(client)) = self.keeper.take() {
@@ -172,7 +187,6 @@ impl Lease {
         error.of(Operation::Release, Some(self.name()))
     }
 
-    #[cfg(feature = "blocking")]
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
     }

@@ -162,6 +162,7 @@ mod owner;
 pub mod quorum;
 mod real;
 mod reentry;
+mod relock;
 mod rwlock;
 mod semaphore;
 mod session;

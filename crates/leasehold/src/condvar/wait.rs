@@ -16,8 +16,9 @@ use leasehold_spec::mutant::{Mutant, is_on};
 
 use crate::acquirer::Acquirer;
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::lease::{Lease, Relock};
+use crate::lease::Lease;
 use crate::lost::Released;
+use crate::relock::Relock;
 use crate::session::{Notice, Stood, Wait};
 use crate::world::Pending;
 
@@ -33,7 +34,7 @@ pub enum Woken {
 /// Waits for a notification, and returns the lock again.
 pub(super) async fn wait(condition: &Acquirer, lease: Lease, wait: Wait) -> Result<(Lease, Woken)> {
     let failed = |error: Error| condition.failed(Operation::Wait, error);
-    let lock = lease.relock().map_err(failed)?;
+    let lock = Relock::of(&lease).map_err(failed)?;
     if is_on(Mutant::P41ReleasesFirst) {
         let _ = lease.release().await;
         let Some(Stood::Waits(mut standing)) = condition.stand(wait).await? else { return Err(Error::closed()) };

@@ -40,9 +40,8 @@ use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::{GIVEN_BACK_WITHIN_US, RETRY_US};
 pub(crate) use self::calls::{Notice, Stood};
 pub(crate) use self::hold::{Hold, Seat};
-pub(crate) use self::machine::refusals::absent;
 pub(crate) use self::machine::{HandOver, Lanes};
-use self::machine::{close, condition, contact, lower, release, renew, silent, upgrade};
+use self::machine::{close, condition, contact, count_down, lower, renew, silent, upgrade};
 use self::shared::Shared;
 pub(crate) use self::terms::{Entry, QueueHint, Renewal, Terms, Wait};
 pub(crate) use self::transport::thread::Start;
@@ -128,12 +127,12 @@ impl Session {
         }
     }
 
-    /// Counts a latch down: see [`machine::release::count_down`]. If the future is dropped, the request is repeated all
+    /// Counts a latch down: see [`machine::count_down`]. If the future is dropped, the request is repeated all
     /// the same.
     pub(crate) async fn count_down(&self, name: &Name, born: Token, counts: Option<GrantId>) -> Result<()> {
         self.check_surely_usable()?;
         let (caller, counted) = oneshot::channel();
-        self.with(|turn| release::count_down(turn, name, (born, counts), caller))?;
+        self.with(|turn| count_down::count_down(turn, name, (born, counts), caller))?;
         counted.await.map_err(|_| Error::closed())?.map(drop)
     }
 

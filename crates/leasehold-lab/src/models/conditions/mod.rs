@@ -2,8 +2,8 @@
 //!
 //! The condition variable is [`leasehold_spec::step`], as in the other models. The lock is abstract: at most one task holds
 //! it, and nothing of it is lost. So each violation is one of the condition variable. A waiter looks at the buffer under
-//! the lock. If it is empty, the waiter enters the queue, releases the lock once it stands there, and looks again when it wakes
-//! up. The notifier puts an item in under the lock, and notifies one waiter.
+//! the lock. If it is empty, the waiter enters the queue, releases the lock once it stands there, and looks again when it
+//! wakes up. The notifier puts an item in under the lock, and notifies one waiter.
 //!
 //! Pushes may be lost, connections may break with their replies, waiters may die, and the store may fail over to a copy
 //! that missed its last change. After the last fault there is time for every claim, every lease and every re-check to end.

@@ -13,7 +13,6 @@ use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Phase, Requester};
 use super::effects::Verdict;
-use super::guards::{Panicking, drop_guard};
 use super::release::give_back;
 use super::turn::Turn;
 use crate::lost::{Lost, LostReason};
@@ -60,10 +59,15 @@ pub(crate) fn meet_new_run(turn: &mut Turn<'_>) {
 
 /// Spends a notification, in the background: its receiver has the lock again (P42).
 pub(crate) fn spend(turn: &mut Turn<'_>, hold: &Hold) {
-    if let Some(holding) = turn.ledger.holding(hold.id.counter) {
+    let counter = hold.id.counter;
+    if turn.ledger.attempts.get(&counter).is_none_or(|attempt| !attempt.is_out(hold)) {
+        return;
+    }
+    if let Some(holding) = turn.ledger.holding(counter) {
         holding.is_spent = true;
     }
-    drop_guard(turn, hold, Panicking::No);
+    // A notification is never handed on inside the client.
+    give_back(turn, counter);
 }
 
 /// Returns the terms on which the lock of this hold is acquired again, after a wait.

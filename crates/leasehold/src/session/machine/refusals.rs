@@ -17,7 +17,7 @@ pub(crate) fn refused(turn: &mut Turn<'_>, counter: u64, refusal: Refusal, highe
         return lose_read_grant(turn, counter, highest);
     }
     if refusal == Refusal::Absent {
-        return finish(turn, counter, Verdict::Failed(absent()));
+        return finish(turn, counter, Verdict::Failed(Error::absent()));
     }
     let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
     let error = contradicts(&attempt.terms.take, refusal);
@@ -59,12 +59,6 @@ fn contradicts(take: &Take, refusal: Refusal) -> Error {
          store forgets them a minute after the last use"
     );
     Error::new(ErrorKind::Mismatch, message)
-}
-
-/// Returns the error of a caller that names a latch which does not exist.
-pub(crate) fn absent() -> Error {
-    let message = "there is no such latch: it was not created, was deleted, or was not used for too long";
-    Error::new(ErrorKind::Absent, message)
 }
 
 pub(crate) fn full() -> Error {

@@ -16,7 +16,6 @@ use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_MAX_MS, LOOK_MAX_MS, NOT_AFTER_
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Op, Outcome, Token, Was};
-use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Phase, Requester};
 use super::connections::Reply;
@@ -26,8 +25,7 @@ use super::order::InFlight;
 use super::replies::{give_lane_up, note};
 use super::returning::{GivenUp, ReturnKind, Returning};
 use super::turn::Turn;
-use super::{close, refusals};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::lost::{LostReason, Released};
 use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
@@ -202,7 +200,7 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, counter: u64, request: &InFlight
         _ => Released::Released,
     };
     let absent = matches!(answer.outcome, Outcome::Refused(_));
-    let result = || if absent { Err(refusals::absent()) } else { Ok(released) };
+    let result = || if absent { Err(Error::absent()) } else { Ok(released) };
     turn.ledger.effects.released(counter, returning.caller.take(), result);
     close_attempt(turn.ledger, counter, request, &answer, turn.now.us());
     note(turn, &name, &answer, request.sent_us);
@@ -316,24 +314,8 @@ pub(crate) fn repeat_releases(turn: &mut Turn<'_>) {
     }
 }
 
-/// Counts a latch down. The thread sends the request, and repeats it until it has a reply, whatever becomes of the caller.
-pub(crate) fn count_down(
-    turn: &mut Turn<'_>,
-    name: &Name,
-    (born, counts): (Token, Option<GrantId>),
-    caller: oneshot::Sender<Result<Released>>,
-) -> Result<()> {
-    close::check_open(turn)?;
-    let id = turn.ledger.ids.grant_id();
-    let kind = ReturnKind::CountDown { counts: counts.unwrap_or(id), born };
-    insert(turn, GivenUp { name: name.clone(), id, kind, until_us: turn.now.us() + LEASE_MAX_MS * 1000 });
-    if let Some(Attempt { phase: Phase::Returning(returning), .. }) = turn.ledger.attempts.get_mut(&id.counter) {
-        returning.caller = Some(caller);
-    }
-    Ok(())
-}
-
-fn insert(turn: &mut Turn<'_>, of: GivenUp) {
+/// Lets the thread send a return.
+pub(crate) fn insert(turn: &mut Turn<'_>, of: GivenUp) {
     let phase = Phase::Returning(Returning::new(of.kind, of.until_us, 0));
     let attempt = Attempt::new(of.id, of.name, Arc::new(Terms::of_an_end()), Requester::Nobody, Wait::No, phase);
     turn.ledger.insert(attempt, turn.server.links.reach());

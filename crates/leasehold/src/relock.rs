@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use leasehold_spec::Name;
 
-use super::{Keeper, Lease};
 use crate::error::{Error, Operation, Result};
+use crate::lease::Lease;
 use crate::lost::{Lost, LostReason};
 use crate::owner::Owner;
 use crate::reentry::{Handle, enter};
@@ -20,6 +20,14 @@ pub(crate) struct Relock {
 }
 
 impl Relock {
+    /// Returns the way back to the lock of this lease. An error if the lease is lost, or if other guards of its owner share
+    /// it: then the end of this guard would release nothing.
+    pub(crate) fn of(lease: &Lease) -> Result<Self> {
+        let (client, owner) = lease.sole_keeper()?;
+        let terms = client.session().terms_again(lease.hold())?;
+        Ok(Self { client, name: lease.hold().name.clone(), terms, owner })
+    }
+
     /// Acquires the lock again. If the future is dropped, the attempt is given up.
     pub(crate) async fn lock(&self) -> Result<Lease> {
         let Self { client, name, terms, owner } = self;
@@ -42,26 +50,5 @@ impl Relock {
     /// Returns the loss of the lease, found by its release.
     pub(crate) fn lost(&self) -> Lost {
         Lost::new(&self.name, LostReason::Expired)
-    }
-}
-
-impl Lease {
-    /// Returns the way back to this lock. An error if the lease is lost, or if other guards of its owner share it: then the
-    /// end of this guard would release nothing.
-    pub(crate) fn relock(&self) -> Result<Relock> {
-        let (client, owner) = match &self.keeper {
-            Some(Keeper::Alone(client)) => (client, None),
-            Some(Keeper::Shared(share)) if Arc::strong_count(share) == 1 => {
-                (share.client(), Some(share.owner().clone()))
-            }
-            Some(Keeper::Shared(_)) => {
-                let message = "other guards of this owner hold the lock as well, so a wait would not release it: drop \
-                               them first";
-                return Err(Error::invalid(message));
-            }
-            None => return Err(self.hold.lost(LostReason::Released).into()),
-        };
-        let terms = client.session().terms_again(&self.hold)?;
-        Ok(Relock { client: Arc::clone(client), name: self.hold.name.clone(), terms, owner })
     }
 }
