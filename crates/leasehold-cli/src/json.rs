@@ -135,6 +135,8 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Mutex => "mutex",
         Kind::ReadWrite => "read_write",
         Kind::Semaphore => "semaphore",
+        Kind::Condition => "condition",
+        Kind::Latch => "latch",
         _ => "other",
     }
 }

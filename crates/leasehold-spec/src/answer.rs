@@ -107,6 +107,24 @@ pub enum Outcome {
     Lowered,
     /// The name has this many units from now on.
     Resized,
+    /// Waiters of the condition variable are notified.
+    Notified {
+        /// The number of waiters.
+        count: u32,
+    },
+    /// The notification is spent.
+    Spent,
+    /// The state of the latch.
+    Counted {
+        /// The number of count-downs that are missing.
+        left: u32,
+        /// The token of its creation.
+        born: Token,
+    },
+    /// The grant has another label now.
+    Put,
+    /// The latch is gone.
+    Deleted,
     /// The grant is marked for revocation.
     Revoking {
         /// The time left to the holder.
@@ -132,6 +150,11 @@ impl Outcome {
             Self::Refused(_) => "refused",
             Self::Lowered => "lowered",
             Self::Resized => "resized",
+            Self::Notified { .. } => "notified",
+            Self::Spent => "spent",
+            Self::Counted { .. } => "counted",
+            Self::Deleted => "deleted",
+            Self::Put => "put",
             Self::Renewed { .. } => "renewed",
             Self::Reserved { .. } => "reserved",
             Self::Lost { how: LostHow::Revoked } => "revoked",
@@ -193,6 +216,8 @@ pub enum Refusal {
         /// The number of units of the name.
         limit: u32,
     },
+    /// There is no such latch: it was not created, was deleted, or has expired (P44).
+    Absent,
     /// An upgrade names a grant that is not held, or that cannot be upgraded (P37).
     NoGrant,
 }

@@ -42,6 +42,8 @@ pub const QUEUE_MAX: usize = 10_000;
 pub const GRANTS_MAX: u32 = 100_000;
 /// The largest number of permits of a semaphore.
 pub const PERMITS_MAX: u32 = 999_999;
+/// The largest number of count-downs of a latch.
+pub const COUNTS_MAX: u32 = 100_000;
 /// The largest number of bytes in a name.
 pub const NAME_MAX: usize = 255;
 /// The largest number of bytes in the label of a holder.

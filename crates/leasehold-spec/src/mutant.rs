@@ -273,8 +273,32 @@ pub enum Mutant {
     P40TooBigWaits,
     /// P40: a resize does not compare the number that it saw.
     P40ResizesBlindly,
+    /// P41: a wait releases its guard before it stands in the queue.
+    P41ReleasesFirst,
+    /// P42: a notification that ends unspent is not passed on.
+    P42ForgetsUnit,
+    /// P42: notifications that nobody has received are kept for later waiters.
+    P42KeepsStock,
+    /// P42: a notification is spent before its receiver has the lock.
+    P42SpendsFirst,
+    /// P43: a waiter that was dropped from the queue comes back with its old ticket.
+    P43KeepsTicket,
+    /// P43: a waiter that entered the queue again sleeps on.
+    P43SleepsOn,
+    /// P43: a waiter sleeps on when another run of the store answers.
+    P43TrustsNewRun,
+    /// P44: a count-down that is repeated counts again.
+    P44CountsTwice,
+    /// P44: a late count-down counts for a later latch of the same name.
+    P44CountsForAny,
+    /// P44: a session does not repeat its count-downs at a new run of the store.
+    P44CountsOnce,
     /// P45: a multi-lock takes its members in the order in which they were named.
     P45TakesAsNamed,
+    /// P48: a late change of the value is one of the next leader's.
+    P48PutsForAny,
+    /// P48: an observer asks for the leader before it waits for a change.
+    P48LooksFirst,
     /// P45: a multi-lock holds members for as long as it waits for one of another client.
     P45HoldsOn,
     /// Quorum: a node votes for a token that is not above those for which it has voted.

@@ -10,6 +10,9 @@ use crate::limits::NAME_MAX;
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
+/// The end of the name beside another one.
+const COMPANION: char = '\u{1}';
+
 /// The reason for which a name was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadName {
@@ -51,6 +54,19 @@ impl Name {
             Some((at, _)) => Err(BadName::Control(at)),
             None => Ok(Self(text.into())),
         }
+    }
+
+    /// Returns the name beside this one, which no user can name: that of the condition variable for the observers of an
+    /// election.
+    #[must_use]
+    pub fn companion(&self) -> Self {
+        Self(format!("{}{COMPANION}", self.0).into())
+    }
+
+    /// Whether this is the name beside another one.
+    #[must_use]
+    pub fn is_companion(&self) -> bool {
+        self.0.ends_with(COMPANION)
     }
 
     /// Returns the name, unchanged.

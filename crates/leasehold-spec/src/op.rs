@@ -2,7 +2,7 @@
 //! docs/PROTOCOL.md.
 
 use crate::id::{GrantId, PublicId, Token};
-use crate::take::Take;
+use crate::take::{Kind, Take};
 
 /// One request about one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -67,6 +67,50 @@ pub enum Op {
         /// The server time after which the store refuses the request as late.
         not_after_us: u64,
     },
+    /// Notifies the first waiters of a condition variable. If fewer wait, it notifies those. If nobody waits, it does
+    /// nothing. A repeat notifies others, for nothing: that is allowed (P43).
+    Notify {
+        /// The number of waiters.
+        count: u32,
+    },
+    /// Ends a notification whose receiver acts on it (P42). A notification that ends in any other way goes to the next
+    /// waiter.
+    Spend {
+        /// The grant.
+        id: GrantId,
+        /// The token of the grant.
+        token: Token,
+    },
+    /// Creates a latch, or returns its state (P44).
+    CreateLatch {
+        /// The number of count-downs that open it. 0 creates nothing.
+        limit: u32,
+        /// For how long the latch is kept after its creation and after each count-down.
+        keep_ms: u64,
+        /// The server time after which the store refuses the request as late.
+        not_after_us: u64,
+    },
+    /// Counts a latch down, once for each ID (P44).
+    CountDown {
+        /// The ID of the count-down.
+        id: GrantId,
+        /// The latch: the token of its creation.
+        born: Token,
+    },
+    /// Deletes a latch. Its waiters learn that it is gone.
+    DeleteLatch {
+        /// The latch: the token of its creation.
+        born: Token,
+    },
+    /// Changes the label of the grant that `id` holds with `token`: the value of a leader (P48).
+    Put {
+        /// The grant.
+        id: GrantId,
+        /// The token of the grant.
+        token: Token,
+        /// The label from now on.
+        label: String,
+    },
     /// Asks the holder to stop, and ends its lease after the grace.
     Revoke {
         /// The holder that the caller saw.
@@ -94,8 +138,30 @@ impl Op {
             | Self::Leave { id, .. }
             | Self::CoolDown { id, .. }
             | Self::Reserve { id, .. }
-            | Self::Lower { id, .. } => Some(*id),
-            Self::Resize { .. } | Self::Revoke { .. } | Self::Settle | Self::Inspect => None,
+            | Self::Lower { id, .. }
+            | Self::Spend { id, .. }
+            | Self::Put { id, .. } => Some(*id),
+            Self::Resize { .. }
+            | Self::Notify { .. }
+            | Self::CreateLatch { .. }
+            | Self::CountDown { .. }
+            | Self::DeleteLatch { .. }
+            | Self::Revoke { .. }
+            | Self::Settle
+            | Self::Inspect => None,
+        }
+    }
+
+    /// Returns the kind of name that the operation is for, if it is for only one.
+    #[must_use]
+    pub const fn kind(&self) -> Option<Kind> {
+        match self {
+            Self::Lower { .. } => Some(Kind::ReadWrite),
+            Self::Resize { .. } => Some(Kind::Semaphore),
+            Self::Notify { .. } | Self::Spend { .. } => Some(Kind::Condition),
+            Self::CreateLatch { .. } | Self::CountDown { .. } | Self::DeleteLatch { .. } => Some(Kind::Latch),
+            Self::Acquire(Acquire { take: Take { kind, .. }, .. }) => Some(*kind),
+            _ => None,
         }
     }
 
@@ -111,6 +177,12 @@ impl Op {
             Self::Reserve { .. } => "reserve",
             Self::Lower { .. } => "lower",
             Self::Resize { .. } => "resize",
+            Self::Notify { .. } => "notify",
+            Self::Spend { .. } => "spend",
+            Self::Put { .. } => "put",
+            Self::CreateLatch { .. } => "create latch",
+            Self::CountDown { .. } => "count down",
+            Self::DeleteLatch { .. } => "delete latch",
             Self::Revoke { .. } => "revoke",
             Self::Settle => "settle",
             Self::Inspect => "inspect",

@@ -9,6 +9,7 @@
 //!     released   the ID of the grant that was given back last: a repeated release gets Released, a late acquire gets Gone
 //!     lapses     the sessions whose claim ran out, and when
 //!     upgrade    the upgrade that waits ahead of the queue
+//!     latch      of a latch: which one it is, and what it has counted
 //!     queue      the waiters, in ticket order: the head is next
 //!     keep_until the time from which on the record may be forgotten
 //! ```
@@ -22,6 +23,7 @@ use crate::answer::Contention;
 use crate::grant::Grant;
 use crate::grants::Grants;
 use crate::id::{GrantId, SessionId, Token};
+use crate::latch::Latch;
 use crate::limits::RETENTION_US;
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Hears, Order};
@@ -46,6 +48,8 @@ pub struct Resource {
     pub upgrade: Option<Entry>,
     /// The waiters, in ticket order.
     pub queue: VecDeque<Entry>,
+    /// The state of a latch.
+    pub latch: Latch,
     /// The time until which the record is kept, on the lease clock: R beyond the last lease, and R beyond the time that
     /// the reserved tokens stand for.
     pub keep_until_us: u64,
@@ -101,6 +105,7 @@ impl Default for Resource {
             lapses: Vec::new(),
             upgrade: None,
             queue: VecDeque::new(),
+            latch: Latch::default(),
             keep_until_us: 0,
         }
     }

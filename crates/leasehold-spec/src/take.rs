@@ -8,7 +8,7 @@ use crate::limits::GRANTS_MAX;
 pub struct Take {
     /// The kind of the name.
     pub kind: Kind,
-    /// The number of units that the name has.
+    /// The number of units that the name has. 0 for a kind whose limit no request names.
     pub limit: u32,
     /// The number of units that this acquire takes.
     pub units: u32,
@@ -26,6 +26,12 @@ pub enum Kind {
     ReadWrite,
     /// Grants take as many units as they ask for, up to the limit.
     Semaphore,
+    /// A condition variable: a grant is a notification of one waiter (P42). The limit is the number of notifications that
+    /// nobody has spent yet, so that it changes with each of them. Requests name no limit.
+    Condition,
+    /// A latch: its waiters are granted nothing until it has counted as many count-downs as its limit says, and everything
+    /// from then on (P44).
+    Latch,
 }
 
 /// The way in which an acquire takes its units.
@@ -67,6 +73,12 @@ impl Take {
         Self { kind: Kind::Semaphore, limit, units, mode: Mode::Plain }
     }
 
+    /// The notification of a waiter of a condition variable.
+    pub const NOTIFICATION: Self = Self { kind: Kind::Condition, limit: 0, units: 1, mode: Mode::Plain };
+
+    /// The share of a waiter of a latch.
+    pub const OPEN_LATCH: Self = Self { kind: Kind::Latch, limit: 0, units: 1, mode: Mode::Plain };
+
     /// Whether nobody else can hold a grant of the name at the same time.
     #[must_use]
     pub const fn is_exclusive(&self) -> bool {
@@ -98,6 +110,8 @@ impl Kind {
             Self::Mutex => "mutex",
             Self::ReadWrite => "read-write lock",
             Self::Semaphore => "semaphore",
+            Self::Condition => "condition variable",
+            Self::Latch => "latch",
         }
     }
 }

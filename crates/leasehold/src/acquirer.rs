@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_spec::limits::{PERMITS_MAX, REVOKE_GRACE_MS};
-use leasehold_spec::{Kind, Name, Op, Order, Outcome, Refusal, Take};
+use leasehold_spec::{GrantId, Kind, Name, Op, Order, Outcome, Refusal, Take, Token};
 
 pub(crate) use self::methods::setting_methods;
 use crate::error::{Error, ErrorKind, Operation, Result};
@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::observe::Call;
 use crate::owner::Owner;
 use crate::reentry::{Handle, enter};
-use crate::session::{Entry, Renewal, Terms, Wait};
+use crate::session::{Entry, Hold, RETRY_US, Renewal, Stood, Terms, Wait};
 use crate::settings::Settings;
 
 /// A name with the settings with which a client acquires it.
@@ -29,6 +29,8 @@ pub(crate) struct Acquirer {
     owner: Option<OwnerChoice>,
     // Computed from the settings at the first call.
     terms: OnceLock<Arc<Terms>>,
+    /// The label of its grants; `None`: that of the client.
+    label: Option<Arc<str>>,
 }
 
 /// The owner of the lease. An owner may acquire again what it holds.
@@ -44,7 +46,29 @@ impl Acquirer {
     pub(crate) fn new(client: Arc<Handle>, name: &str, take: Take) -> Self {
         let settings = Settings::new(take, client.lease());
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
-        Self { client, name, settings, owner: None, terms: OnceLock::new() }
+        Self { client, name, settings, owner: None, terms: OnceLock::new(), label: None }
+    }
+
+    /// Returns an acquirer whose grants have this label.
+    pub(crate) fn labeled(&self, label: &str) -> Self {
+        Self { label: Some(label.into()), terms: OnceLock::new(), ..self.clone() }
+    }
+
+    /// Returns an acquirer of notifications of the name beside this one.
+    pub(crate) fn companion(&self) -> Self {
+        let name = self.name.as_ref().map(Name::companion).map_err(Arc::clone);
+        Self { name, label: None, ..self.taking(Take::NOTIFICATION) }
+    }
+
+    /// Whether the store has names of this kind.
+    pub(crate) fn has_kind(&self) -> bool {
+        self.client.session().check_take(&self.settings.take).is_ok()
+    }
+
+    /// Polls `future` for at most so long.
+    pub(crate) async fn within<F: Future>(&self, within: Duration, future: F) -> Option<F::Output> {
+        let within_us = u64::try_from(within.as_micros()).unwrap_or(u64::MAX);
+        self.client.session().within(within_us, future).await
     }
 
     /// Returns an acquirer of another share of the same name.
@@ -138,30 +162,71 @@ impl Acquirer {
 
     /// Waits for the lease for at most `wait`.
     pub(crate) async fn try_acquire_for(&self, wait: Duration) -> Result<Option<Lease>> {
-        self.acquire_within(self.client.session().wait_for(wait)).await
+        self.acquire_within(self.wait_for(wait)).await
     }
 
     async fn acquire_within(&self, wait: Wait) -> Result<Option<Lease>> {
-        let operation = if self.settings.take.kind == Kind::Semaphore { Operation::Acquire } else { Operation::Lock };
+        let operation = match self.settings.take.kind {
+            Kind::Semaphore => Operation::Acquire,
+            Kind::Condition | Kind::Latch => Operation::Wait,
+            Kind::Mutex | Kind::ReadWrite => Operation::Lock,
+        };
         self.enter(wait).await.map_err(|error| self.failed(operation, error))
     }
 
     async fn enter(&self, wait: Wait) -> Result<Option<Lease>> {
-        let name = self.name()?;
-        let terms = match self.terms.get() {
-            Some(terms) => terms,
-            None => {
-                let terms = Arc::new(self.settings.terms(self.client.label())?);
-                self.client.session().check_terms(&terms)?;
-                self.terms.get_or_init(|| terms)
-            }
-        };
+        let (name, terms) = (self.name()?, self.terms()?);
         if let Some(choice) = &self.owner {
             let owner = choice.owner();
             return Ok(enter(&self.client, (name, &owner), terms, wait).await?.map(Lease::shared));
         }
         let hold = self.client.session().acquire(name, terms, wait).await?;
         Ok(hold.map(|hold| Lease::alone(hold, Arc::clone(&self.client))))
+    }
+
+    /// Returns the wait that ends so long from now.
+    pub(crate) fn wait_for(&self, wait: Duration) -> Wait {
+        self.client.session().wait_for(wait)
+    }
+
+    /// Enters the queue of a condition variable: see [`Session::stand`](crate::session::Session::stand).
+    pub(crate) async fn stand(&self, wait: Wait) -> Result<Option<Stood<'_>>> {
+        self.client.session().stand(self.name()?, self.terms()?, wait).await
+    }
+
+    /// Returns the lease of a hold that this client has acquired.
+    pub(crate) fn lease_of(&self, hold: Arc<Hold>) -> Lease {
+        Lease::alone(hold, Arc::clone(&self.client))
+    }
+
+    /// Asks a store that has such names, for a call with a name and settings that are good.
+    pub(crate) async fn ask(&self, call: Call, op: impl FnOnce(u64) -> Op) -> Result<Outcome> {
+        self.terms()?;
+        let session = self.client.session();
+        session.ask(call, self.name()?, op(session.not_after_us())).await
+    }
+
+    /// Counts a latch down: see [`Session::count_down`](crate::session::Session::count_down).
+    pub(crate) async fn count_down(&self, born: Token, counts: Option<GrantId>) -> Result<()> {
+        self.client.session().count_down(self.name()?, born, counts).await
+    }
+
+    /// Notifies this many waiters of a condition variable, or as many as there are. Repeats the request until the store
+    /// has replied, for at most a lease: a repeat wakes another waiter for nothing.
+    pub(crate) async fn notify(&self, count: u32) -> Result<u32> {
+        let failed = |error: Error| self.failed(Operation::Notify, error);
+        let (name, session) = (self.name().map_err(failed)?, self.client.session());
+        let until_us = self.now_us().saturating_add(self.terms().map_err(failed)?.lease_us());
+        loop {
+            match session.ask(Call::Notify, name, Op::Notify { count }).await {
+                Ok(Outcome::Notified { count }) => return Ok(count),
+                Ok(_) => return Err(failed(Error::new(ErrorKind::Mismatch, "the name is not a condition variable"))),
+                Err(error) if error.kind() == ErrorKind::Unreachable && self.now_us() < until_us => {
+                    session.within(RETRY_US, std::future::pending::<()>()).await;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
     }
 
     pub(crate) async fn inspect(&self) -> Result<Inspection> {
@@ -208,8 +273,18 @@ impl Acquirer {
 
     /// Returns the error with the operation that failed, and the name.
     #[cold]
-    fn failed(&self, operation: Operation, error: Error) -> Error {
+    pub(crate) fn failed(&self, operation: Operation, error: Error) -> Error {
         error.of(operation, self.name.as_ref().ok().map(Name::as_str))
+    }
+
+    /// Returns the terms of an acquire, if the settings are good and the store has such names.
+    fn terms(&self) -> Result<&Arc<Terms>> {
+        if let Some(terms) = self.terms.get() {
+            return Ok(terms);
+        }
+        let terms = Arc::new(self.settings.terms(self.label.clone().unwrap_or_else(|| self.client.label()))?);
+        self.client.session().check_terms(&terms)?;
+        Ok(self.terms.get_or_init(|| terms))
     }
 
     fn name(&self) -> Result<&Name> {

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use leasehold_spec::limits::LABEL_MAX;
 
+use crate::condvar::Condvar;
+use crate::election::Election;
 use crate::error::{Error, Operation, Result};
 use crate::inspection::{Holder, Waiter};
+use crate::latch::Latch;
 use crate::mutex::Mutex;
 use crate::real::Real;
 use crate::reentry::Handle;
@@ -125,6 +128,25 @@ impl Leasehold {
         Semaphore::new(Arc::clone(&self.handle), name.as_ref(), permits)
     }
 
+    /// Returns the condition variable with this name. This does no I/O and never fails: see [`Leasehold::mutex`]. A lock
+    /// cannot have the same name.
+    #[must_use]
+    pub fn condvar(&self, name: impl AsRef<str>) -> Condvar {
+        Condvar::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Returns the latch with this name. This does no I/O and never fails: see [`Leasehold::mutex`].
+    #[must_use]
+    pub fn latch(&self, name: impl AsRef<str>) -> Latch {
+        Latch::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Returns the election with this name. This does no I/O and never fails: see [`Leasehold::mutex`].
+    #[must_use]
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
     /// Returns the names of which the store has a record, sorted: locks that are held or waited for, and locks that
     /// were so until a minute ago.
     ///
@@ -142,7 +164,7 @@ impl Leasehold {
     /// `Unreachable` if the store does not reply to one step within 2 s; `Denied`, `Quorum`, `Unsupported`, `Closed`.
     pub async fn names(&self) -> Result<Vec<String>> {
         let names = self.handle.session().names().await.map_err(|error| error.of(Operation::Names, None))?;
-        Ok(names.iter().map(ToString::to_string).collect())
+        Ok(names.iter().filter(|name| !name.is_companion()).map(ToString::to_string).collect())
     }
 
     /// Returns whether this client, or a clone of it, is the holder. No round trip.

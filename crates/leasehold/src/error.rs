@@ -42,6 +42,18 @@ pub enum Operation {
     Upgrade,
     /// Changing the number of permits: `Semaphore::resize`.
     Resize,
+    /// Waiting for a notification or for a latch: `Condvar::wait`, `Latch::wait` and their like.
+    Wait,
+    /// Notifying waiters: `Condvar::notify_one` and `Condvar::notify_all`.
+    Notify,
+    /// Creating a latch or reading its state: `Latch::create` and `Latch::remaining`.
+    Create,
+    /// Counting a latch down: `Latch::count_down` and its like.
+    CountDown,
+    /// Deleting a latch: `Latch::delete`.
+    Delete,
+    /// Changing the value of a leader: `Leadership::put`.
+    Put,
     /// Releasing a lock: `Guard::release`.
     Release,
     /// Reading the state of a lock: `Mutex::inspect`.
@@ -65,6 +77,12 @@ impl Operation {
             Self::Acquire => Some("cannot acquire permits of"),
             Self::Upgrade => Some("cannot upgrade"),
             Self::Resize => Some("cannot resize"),
+            Self::Wait => Some("cannot wait for"),
+            Self::Notify => Some("cannot notify"),
+            Self::Create => Some("cannot create or read"),
+            Self::CountDown => Some("cannot count down"),
+            Self::Delete => Some("cannot delete"),
+            Self::Put => Some("cannot change the value of"),
             Self::Release => Some("cannot release"),
             Self::Inspect => Some("cannot inspect"),
             Self::Revoke => Some("cannot revoke"),
@@ -93,6 +111,8 @@ pub enum ErrorKind {
     Full,
     /// The name is of another kind, or has another number of permits. The message names both. Nothing was changed.
     Mismatch,
+    /// There is no latch of this name: it was not created, was deleted, or was not used for too long. Nothing was changed.
+    Absent,
     /// Too few nodes of a quorum vote. The message names each node that does not vote, and the reason.
     Quorum,
     /// A quorum was not initialized: a node has a holder or a waiter, or was emptied in the meantime. The message names
@@ -125,6 +145,12 @@ impl Error {
 
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "this client was closed: connect a new one")
+    }
+
+    /// Returns the error of a caller that names a latch which does not exist.
+    pub(crate) fn absent() -> Self {
+        let message = "there is no such latch: it was not created, was deleted, or was not used for too long";
+        Self::new(ErrorKind::Absent, message)
     }
 
     /// Returns the error for a thread that cannot be started.

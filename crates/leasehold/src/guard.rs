@@ -22,7 +22,7 @@ use crate::lease::{Lease, debug_guard, guard_methods};
 /// # }
 /// ```
 #[must_use = "dropping the guard releases the lease at once"]
-pub struct Guard(Lease);
+pub struct Guard(pub(crate) Lease);
 
 impl Guard {
     pub(crate) fn new(lease: Lease) -> Self {

@@ -45,6 +45,10 @@ pub enum Kind {
     ReadWrite,
     /// A [`Semaphore`](crate::Semaphore).
     Semaphore,
+    /// A [`Condvar`](crate::Condvar).
+    Condition,
+    /// A [`Latch`](crate::Latch).
+    Latch,
 }
 
 /// The way in which a holder holds, or a waiter wants to hold.
@@ -63,6 +67,9 @@ pub enum Mode {
     Upgrade,
     /// Permits of a semaphore.
     Permits,
+    /// A waiter of a condition variable or of a latch. A holder of a condition variable is a waiter that was notified, and has
+    /// not locked its lock again yet.
+    Notified,
 }
 
 impl Inspection {
@@ -118,6 +125,8 @@ impl Kind {
             Self::Mutex => leasehold_spec::Kind::Mutex.word(),
             Self::ReadWrite => leasehold_spec::Kind::ReadWrite.word(),
             Self::Semaphore => leasehold_spec::Kind::Semaphore.word(),
+            Self::Condition => leasehold_spec::Kind::Condition.word(),
+            Self::Latch => leasehold_spec::Kind::Latch.word(),
         }
     }
 }
@@ -134,6 +143,8 @@ impl From<leasehold_spec::Kind> for Kind {
             leasehold_spec::Kind::Mutex => Self::Mutex,
             leasehold_spec::Kind::ReadWrite => Self::ReadWrite,
             leasehold_spec::Kind::Semaphore => Self::Semaphore,
+            leasehold_spec::Kind::Condition => Self::Condition,
+            leasehold_spec::Kind::Latch => Self::Latch,
         }
     }
 }
@@ -143,6 +154,7 @@ impl Mode {
         match (kind, shown) {
             (Kind::Mutex, _) => Self::Lock,
             (Kind::Semaphore, _) => Self::Permits,
+            (Kind::Condition | Kind::Latch, _) => Self::Notified,
             (Kind::ReadWrite, ShownMode::Upgrade) => Self::Upgrade,
             (Kind::ReadWrite, ShownMode::Upgradeable) => Self::UpgradeableRead,
             (Kind::ReadWrite, ShownMode::Plain) if units == limit => Self::Write,

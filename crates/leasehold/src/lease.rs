@@ -7,14 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, Token};
+use leasehold_spec::{Contention, Op, Outcome, Take, Token};
 
 pub(crate) use self::methods::{debug_guard, guard_methods};
 use crate::error::{Error, Operation, Result};
-use crate::lost::{Lost, Released};
+use crate::lost::{Lost, LostReason, Released};
 use crate::lost_signal::LostSignal;
+use crate::observe::Call;
+use crate::owner::Owner;
 use crate::reentry::{Handle, Share};
 use crate::session::{GIVEN_BACK_WITHIN_US, Hold, Wait};
+use crate::store::lacks;
 
 /// How long an upgrade waits for the others.
 #[derive(Clone, Copy)]
@@ -106,6 +109,47 @@ impl Lease {
         Ok(hold.map(|hold| Self::alone(hold, Arc::clone(&client))).ok_or(self))
     }
 
+    /// Changes the label of the lease, as long as it is held.
+    pub(crate) async fn put(&self, label: &str) -> Result<()> {
+        let failed = |error: Error| error.of(Operation::Put, Some(self.name()));
+        let Some(client) = self.client() else { return Err(self.hold.lost(LostReason::Released).into()) };
+        let (id, token, label) = (self.hold.id, self.check()?, label.to_owned());
+        let op = Op::Put { id, token, label };
+        // A store that notifies observers has this as well.
+        client.session().check_take(&Take::NOTIFICATION).map_err(|_| failed(lacks(&op)))?;
+        match client.session().ask(Call::Put, &self.hold.name, op).await.map_err(failed)? {
+            Outcome::Put => Ok(()),
+            _ => Err(self
+                .hold
+                .why_lost()
+                .map_or_else(|| self.hold.lost(LostReason::Expired), |why| self.hold.lost(why))
+                .into()),
+        }
+    }
+
+    /// Returns the client and the owner of this guard, if its end releases the lease: no other guard shares it.
+    pub(crate) fn sole_keeper(&self) -> Result<(Arc<Handle>, Option<Owner>)> {
+        match &self.keeper {
+            Some(Keeper::Alone(client)) => Ok((Arc::clone(client), None)),
+            Some(Keeper::Shared(share)) if Arc::strong_count(share) == 1 => {
+                Ok((Arc::clone(share.client()), Some(share.owner().clone())))
+            }
+            Some(Keeper::Shared(_)) => {
+                let message = "other guards of this owner hold the lock as well, so a wait would not release it: drop \
+                               them first";
+                Err(Error::invalid(message))
+            }
+            None => Err(self.hold.lost(LostReason::Released).into()),
+        }
+    }
+
+    /// Ends a notification whose receiver acts on it, in the background: nobody else gets it (P42).
+    pub(crate) fn spend(mut self) {
+        if let Some(Keeper::Alone(client)) = self.keeper.take() {
+            client.session().spend(&self.hold);
+        }
+    }
+
     pub(crate) async fn release(mut self) -> Result<Released> {
         let (client, last) = match self.keeper.take() {
             None => return Ok(Released::NotHeld),
@@ -143,7 +187,6 @@ impl Lease {
         error.of(Operation::Release, Some(self.name()))
     }
 
-    #[cfg(feature = "blocking")]
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
     }
@@ -160,7 +203,7 @@ impl Lease {
         match self.client() {
             Some(client) if client.session().is_surely_ours() => client.session().within(within_us, lost).await,
             // In a forked child: the lease belongs to the parent, so no message about it ever arrives here.
-            _ => Some(self.hold.lost(crate::lost::LostReason::Closed)),
+            _ => Some(self.hold.lost(LostReason::Closed)),
         }
     }
 

@@ -32,6 +32,9 @@
 //! | let many readers in, or one writer | [`Leasehold::rw_lock`] (not on a quorum) |
 //! | hold several locks together | [`all`] |
 //! | let a limited number in | [`Leasehold::semaphore`] (not on a quorum) |
+//! | wait until another program has changed something | [`Leasehold::condvar`] (so far only on `memory:`) |
+//! | wait until several programs have done their part | [`Leasehold::latch`] (so far only on `memory:`) |
+//! | elect a leader, and see who leads | [`Leasehold::election`] |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
@@ -139,11 +142,14 @@ mod acquirer;
 pub mod blocking;
 mod client;
 mod clock;
+mod condvar;
 mod descriptors;
+mod election;
 mod error;
 pub mod fence;
 mod guard;
 mod inspection;
+mod latch;
 mod lease;
 mod lost;
 mod lost_signal;
@@ -156,6 +162,7 @@ mod owner;
 pub mod quorum;
 mod real;
 mod reentry;
+mod relock;
 mod rwlock;
 mod semaphore;
 mod session;
@@ -165,9 +172,12 @@ mod sync;
 mod world;
 
 pub use client::{Builder, Closed, Leasehold};
+pub use condvar::{Condvar, CondvarGuard, Woken};
+pub use election::{Election, Leader, Leadership, Observer};
 pub use error::{Error, ErrorKind, Operation, Result};
 pub use guard::Guard;
 pub use inspection::{Holder, Inspection, Kind, Mode, NodeSays, NodeView, Revoked, Waiter};
+pub use latch::Latch;
 pub use leasehold_spec::Token;
 pub use lost::{Lost, LostReason, Released};
 pub use lost_signal::LostSignal;

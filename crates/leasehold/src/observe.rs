@@ -54,6 +54,9 @@ pub(crate) enum Call {
     Inspect,
     Revoke,
     Resize,
+    Notify,
+    Latch,
+    Put,
 }
 
 #[cfg(feature = "tracing")]
@@ -113,6 +116,9 @@ mod on {
             Call::Inspect => debug_span!(target: "leasehold", "inspect", lock = %name),
             Call::Revoke => debug_span!(target: "leasehold", "revoke", lock = %name),
             Call::Resize => debug_span!(target: "leasehold", "resize", lock = %name),
+            Call::Put => debug_span!(target: "leasehold", "put", lock = %name),
+            Call::Latch => debug_span!(target: "leasehold", "latch", lock = %name),
+            Call::Notify => debug_span!(target: "leasehold", "notify", lock = %name),
         }
     }
 }

@@ -202,6 +202,11 @@ impl Share {
         &self.gate.client
     }
 
+    /// Returns the owner whose guards share the lease.
+    pub(crate) fn owner(&self) -> &Owner {
+        &self.gate.key.1
+    }
+
     fn lengthen(&self, lease_ms: u64) {
         if self.lease_ms.fetch_max(lease_ms, Ordering::AcqRel) < lease_ms {
             self.client().session().lengthen(&self.hold, lease_ms);

@@ -80,13 +80,13 @@ impl Settings {
     }
 }
 
-/// Checks the number of permits of a semaphore, and of an acquire.
+/// Checks the number of permits of a semaphore, and of an acquire. Some kinds have no number.
 fn check_units(take: &Take) -> Result<()> {
     let Take { kind, limit, units, .. } = *take;
     if kind == Kind::Semaphore && !(1..=PERMITS_MAX).contains(&limit) {
         return Err(Error::invalid(format!("a semaphore of {limit} permits is out of range: use 1 to {PERMITS_MAX}")));
     }
-    if !(1..=limit).contains(&units) {
+    if limit > 0 && !(1..=limit).contains(&units) {
         return Err(Error::invalid(format!("{units} of {limit} permits can never be acquired: use 1 to {limit}")));
     }
     Ok(())

@@ -52,6 +52,16 @@ fn blocking() {
 }
 
 #[test]
+fn bounded_buffer() {
+    assert_eq!(printed("bounded_buffer"), ["6 items arrived, in order"]);
+}
+
+#[test]
+fn election() {
+    assert_eq!(printed("election"), ["nobody leads", "10.0.0.3:7000 leads", "10.0.0.4:7000 leads"]);
+}
+
+#[test]
 fn timeouts() {
     let lines = printed("timeouts");
     assert_eq!(lines.len(), 4, "{lines:?}");

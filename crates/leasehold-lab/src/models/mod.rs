@@ -32,6 +32,7 @@
 mod acts;
 mod cases;
 mod check;
+mod conditions;
 mod cooling;
 mod due;
 mod ledger;

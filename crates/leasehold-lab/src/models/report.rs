@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use super::cases::{self, Case};
 use super::check::{Found, describe, search};
+use super::conditions;
 use super::options::{Form, Options, Size};
 use super::pools;
 use super::quorum;
@@ -23,7 +24,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let is_named = |name: &str| options.scene.as_ref().is_none_or(|scene| scene == name);
     let is_searched = options.rule.is_none() && (all.iter().any(is_meant) || quorum::names().any(is_named));
     let is_rule = |name: &str| options.rule.as_ref().is_none_or(|rule| rule == name);
-    let is_pool = pools::names().any(is_named) && pools::rules().any(is_rule);
+    let is_pool = pools::names().any(is_named) && pools::rules().any(is_rule)
+        || conditions::names().any(is_named) && conditions::rules().any(is_rule);
     if !is_searched && !is_pool && !cases::ALL.iter().any(|case| is_asked_for(&case)) {
         return nothing_to_run(&all);
     }
@@ -45,6 +47,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         failures += quorum::run(options.form, is_named);
     }
     failures += pools::run(options.form, options.rule.as_deref(), is_named);
+    failures += conditions::run(options.form, options.rule.as_deref(), is_named);
     if options.form != Form::Markdown {
         println!("\n{} s, at most {} MB, {failures} unexpected", began.elapsed().as_secs(), peak_mb().unwrap_or(0));
     }
@@ -53,10 +56,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// Reports that no model matches the options, which is not a success.
 fn nothing_to_run(scenes: &[Scene]) -> ExitCode {
-    let mut rules: Vec<&str> = cases::ALL.iter().map(|case| case.rule).chain(pools::rules()).collect();
+    let mut rules: Vec<&str> =
+        cases::ALL.iter().map(|case| case.rule).chain(pools::rules()).chain(conditions::rules()).collect();
     rules.dedup();
     let mut scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(quorum::names()).collect();
-    scenes.extend(pools::names());
+    scenes.extend(pools::names().chain(conditions::names()));
     eprintln!("no model matches this rule and this scene\nrules: {}\nscenes: {}", rules.join(", "), scenes.join(", "));
     ExitCode::from(2)
 }

@@ -50,7 +50,10 @@ impl Store for SimStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
+        StoreProfile {
+            kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
+            ..StoreProfile::default()
+        }
     }
 
     fn silence(&self) -> Option<Error> {

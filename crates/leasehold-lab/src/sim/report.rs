@@ -200,6 +200,9 @@ const ELSEWHERE: &[Mark] = &[
     Mark::Resized,
     Mark::ResizeRefused,
     Mark::PassedTooBig,
+    // No client of the simulation leads.
+    Mark::LabelPut,
+    Mark::PutNotHeld,
 ];
 
 /// Paths that one seed in a thousand takes, or fewer: two thousand seeds may take them or not.
@@ -213,6 +216,8 @@ const RARE: &[Mark] = &[
     Mark::ReserveUnheard,
     Mark::LowerNotHeld,
     Mark::UpgradeLooked,
+    Mark::SpendNotHeld,
+    Mark::WokenUnsure,
 ];
 /// From this many seeds on there is no such excuse.
 const COVERS_RARE: u64 = 50_000;

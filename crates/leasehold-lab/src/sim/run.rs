@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use leasehold_spec::GrantState;
+use leasehold_spec::limits::CLAIM_MIN_MS;
 use leasehold_spec::mark::{self, Mark};
 use leasehold_testkit::checker::{Report, Rules, Violation, check};
 
@@ -156,8 +157,8 @@ fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
         if state == GrantState::CoolingDown {
             return Some(left_us);
         }
-        // A client that died before it got its grant has only a claim.
-        if state == GrantState::Pushed && !was_set_back {
+        // A client that died before it got its grant has only a claim, unless the grant is an upgrade.
+        if state == GrantState::Pushed && left_us <= CLAIM_MIN_MS * 1000 && !was_set_back {
             return None;
         }
         let is_dead = net.pids.get(&session).is_none_or(|pid| fates.get(pid) != Some(&Fate::Alive));

@@ -9,6 +9,7 @@ use leasehold::seam::{Address, Pending, RuntimeId, Socket, World};
 
 use leasehold_spec::{Name, Resource};
 
+use super::acts::Waits;
 use super::book::Book;
 use super::exec::{Exec, Part, Pid, WORLD, lock};
 use super::follow::{Follow, Held, Waiter};
@@ -26,6 +27,7 @@ pub(super) struct Sim {
     pub(super) registers: Mutex<Registers>,
     pub(super) book: Book,
     pub(super) follow: Follow,
+    pub(super) waits: Waits,
     pub(super) plan: Plan,
 }
 
@@ -36,7 +38,7 @@ impl Sim {
         let net = Mutex::new(Net::new(rng.fork(), &plan));
         let registers = Mutex::new(Registers::new(rng.fork(), &plan));
         let votes = Mutex::new(quorum::Net::new(rng.fork(), &plan));
-        Arc::new(Self { exec, net, votes, registers, book, follow: Follow::default(), plan })
+        Arc::new(Self { exec, net, votes, registers, book, follow: Follow::default(), waits: Waits::default(), plan })
     }
 
     /// Records an event: in the hash, and in the trace.

@@ -3,8 +3,8 @@
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Inspection, Mode, Op, Outcome, Patience, Resource,
-    Rest, SessionId, ShownMode,
+    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Inspection, Kind, Mode, Op, Outcome, Patience,
+    Resource, Rest, SessionId, ShownMode,
 };
 
 /// One step: the record before, the request, and the results.
@@ -21,7 +21,9 @@ pub(super) struct Seen<'a> {
 pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) -> Option<&'static str> {
     let Seen { before, op, now_us, after, answer, deliveries } = seen;
     let is_free = after.grants.is_empty() && !matches!(op, Op::Inspect);
-    if is_free && !after.queue.is_empty() && answer.rest == Rest::Done {
+    // Nobody holds a condition variable that its waiters wait for.
+    let is_awaited = !matches!(after.kind, Kind::Condition | Kind::Latch);
+    if is_free && is_awaited && !after.queue.is_empty() && answer.rest == Rest::Done {
         return Some("P1: a lease is free, but a waiter is in the queue");
     }
     // One more entry leaves because it holds now, and one because it asked to leave.
@@ -32,8 +34,14 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     if grants.any(|delivery| !is_attached(delivery.to)) {
         return Some("P6: the store granted to a waiter whose inbox is not attached");
     }
-    if after.grants.units() > before.grants.units().max(after.limit) {
+    if after.latch.born == before.latch.born && after.latch.counted.len() < before.latch.counted.len() {
+        return Some("P44: a latch has forgotten a count-down");
+    }
+    if after.kind != Kind::Latch && after.grants.units() > before.grants.units().max(after.limit) {
         return Some("P31: more units are granted than there are");
+    }
+    if after.kind == Kind::Condition && after.is_idle() && after.limit > after.grants.units() {
+        return Some("P42: a notification is kept for a later waiter");
     }
     let is_upgradeable = |grant: &&Grant| grant.mode == Mode::Upgradeable;
     if after.grants.iter().filter(is_upgradeable).count() > 1 {
@@ -83,7 +91,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
             let is_near = before.queue.len() < TICKET_STEPS
                 && ticket.is_none_or(|ticket| before.queue.back().is_none_or(|tail| tail.ticket != ticket));
             if let (Outcome::Queued { ticket: now, .. }, Some(ticket)) = (outcome, ticket.or(had))
-                && is_near
+                && (is_near && is_awaited)
                 && *now > ticket
             {
                 return Some("P6: a waiter that came back has lost its place");
@@ -127,6 +135,10 @@ fn waits_in_vain(record: &Resource, now_us: u64, is_attached: impl Fn(SessionId)
     let session = head.id.session;
     let has_lapsed = record.lapses.iter().any(|lapse| lapse.session == session && head.seen_us < lapse.at_us);
     let is_over = head.limit_us.is_some_and(|limit_us| limit_us <= now_us);
+    if record.kind == Kind::Latch {
+        let is_open = record.limit > 0 && record.latch.left(record.limit) == 0;
+        return is_open && is_attached(session) && !has_lapsed && !is_over;
+    }
     let is_alone = head.mode != Mode::Upgradeable || record.grants.iter().all(|grant| grant.mode != Mode::Upgradeable);
     let fits = is_alone && record.grants.units() + head.units <= record.limit;
     fits && is_attached(session) && !has_lapsed && !is_over

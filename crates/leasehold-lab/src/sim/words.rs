@@ -52,8 +52,9 @@ fn terms(op: &Op) -> String {
         Op::Leave { used, .. } => format!(", used {used}"),
         Op::Reserve { token, range, .. } => format!(" token {token}, {range} tokens"),
         Op::Revoke { token, grace_ms, .. } => format!(" token {token} ({grace_ms} ms)"),
-        Op::Lower { token, units, .. } => format!(" token {token} to {units}"),
-        Op::Resize { from, to, .. } => format!(" from {from} to {to}"),
         Op::Settle | Op::Inspect => String::new(),
+        Op::Lower { token, units, .. } => format!(" token {token} to {units}"),
+        // The operations of one kind each.
+        other => format!(" {other:?}"),
     }
 }

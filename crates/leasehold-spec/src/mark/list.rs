@@ -83,6 +83,28 @@ marks! {
     Resized,
     /// P40: a resize was refused, because it saw another number.
     ResizeRefused,
+    /// P42: waiters of a condition variable were notified.
+    Notified,
+    /// P42: nobody waited for a condition variable that was notified.
+    NotifiedNobody,
+    /// P42: a notification was spent.
+    Spent,
+    /// P42: a client that does not hold the notification spent it.
+    SpendNotHeld,
+    /// P48: a leader changed its value.
+    LabelPut,
+    /// P48: a client that does not lead changed the value.
+    PutNotHeld,
+    /// P44: a latch was created.
+    LatchCreated,
+    /// P44: a count-down was counted.
+    CountedDown,
+    /// P44: a count-down named a latch that is gone.
+    CountRefused,
+    /// P44: a latch was deleted.
+    LatchDeleted,
+    /// P43: a waiter of a condition variable woke up because it may have missed a notification.
+    WokenUnsure,
     /// P40: a waiter was removed because it needs more units than there are.
     PassedTooBig,
     /// The queue was full.

@@ -2,6 +2,7 @@
 
 use crate::answer::{Joined, Outcome, Rest};
 use crate::grant::Grant;
+use crate::id::Token;
 use crate::limits::{QUEUE_MAX, TICKET_STEPS};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
@@ -20,7 +21,7 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
         return (Outcome::Late, step.settle());
     }
     // P33: the step may pass over the waiter that asks, because its inbox is detached. It comes back to its place.
-    let known_place = place_of_pool(step.resource, request);
+    let known_place = known_place(step.resource, request);
     let request = known_place.as_ref().unwrap_or(request);
     // Before the step settles: a re-check shows that this waiter lives, so it must not be dropped for an older silence.
     note_seen(step.resource, step.env.lease_us, request);
@@ -57,11 +58,16 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
 }
 
 /// Returns the request with the place that its waiter has in a pool, if the request does not know the place: a copy of the
-/// first request has no ticket.
-fn place_of_pool(resource: &Resource, request: &Acquire) -> Option<Acquire> {
+/// first request has no ticket. If the kind of the name gives no places back, the next ticket is larger.
+fn known_place(resource: &Resource, request: &Acquire) -> Option<Acquire> {
     let Patience::Queue(place) = &request.patience else { return None };
-    let at = resource.position(request.id).filter(|_| resource.kind.is_pool() && place.ticket.is_none())?;
-    let place = Place { ticket: Some(resource.queue[at].ticket), ..place.clone() };
+    let at = resource.position(request.id).filter(|_| resource.kind.is_pool())?;
+    let known = Some(resource.queue[at].ticket);
+    let is_known = place.ticket.is_some_and(|ticket| known <= Some(ticket) || policy::gives_places_back(resource.kind));
+    if is_known {
+        return None;
+    }
+    let place = Place { ticket: known, ..place.clone() };
     Some(Acquire { patience: Patience::Queue(place), ..request.clone() })
 }
 
@@ -82,12 +88,14 @@ fn comes_first(step: &Step<'_, '_>, request: &Acquire) -> bool {
 fn note_seen(resource: &mut Resource, now_us: u64, request: &Acquire) {
     let Patience::Queue(place) = &request.patience else { return };
     let limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
+    policy::keep_for_standing_waiter(resource, now_us);
     if let Some(upgrade) = resource.upgrade.as_mut().filter(|upgrade| upgrade.id == request.id) {
         (upgrade.seen_us, upgrade.limit_us) = (now_us, limit_us);
     }
     let Some(mut at) = resource.position(request.id) else { return };
     let queue = &mut resource.queue;
-    let earlier = place.ticket.filter(|ticket| *ticket < queue[at].ticket && !is_on(Mutant::P6LosesPlace));
+    let gives_back = policy::gives_places_back(resource.kind) && !is_on(Mutant::P6LosesPlace);
+    let earlier = place.ticket.filter(|ticket| *ticket < queue[at].ticket && gives_back);
     let first_behind = |ticket: u64| queue.iter().take(TICKET_STEPS).position(|entry| entry.ticket > ticket);
     let place_before = earlier.and_then(|ticket| Some((ticket, first_behind(ticket)?)));
     let Some(mut entry) = queue.remove(at) else { return };
@@ -133,6 +141,10 @@ fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
     if resource.queue.is_empty() {
         resource.keep_until_us = resource.keep_until_us.max(policy::keep_for_waiter_us(resource, env));
     }
+    if resource.last == Token::NONE {
+        // A name that a waiter begins, and not a grant. The token shows that it has a record.
+        resource.last = Token::NONE.next(env.wall_us);
+    }
     let (ticket, index) = place_in_queue(resource, now_us, place);
     resource.queue.insert(index, entry(request, place, (now_us, ticket)));
     if let Some(before) = before {
@@ -144,7 +156,8 @@ fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
 /// Returns ticket and index of a new entry. A waiter that brings a ticket comes back to its place (P6).
 fn place_in_queue(resource: &Resource, now_us: u64, place: &Place) -> (u64, usize) {
     let queue = &resource.queue;
-    let kept = place.ticket.filter(|_| !is_on(Mutant::P6LosesPlace));
+    let gives_back = policy::gives_places_back(resource.kind);
+    let kept = place.ticket.filter(|_| gives_back && !is_on(Mutant::P6LosesPlace));
     let spot = kept.and_then(|ticket| match queue.back() {
         Some(tail) if tail.ticket >= ticket => {
             let first_behind = queue.iter().take(TICKET_STEPS).position(|entry| entry.ticket > ticket)?;
@@ -159,5 +172,7 @@ fn place_in_queue(resource: &Resource, now_us: u64, place: &Place) -> (u64, usiz
     }
     // A bounded walk from the head does not reach the place: the waiter goes to the tail, like a newcomer.
     let fresh = queue.back().map_or(now_us, |tail| now_us.max(tail.ticket + 1));
+    // P43: never the ticket that the waiter had before.
+    let fresh = place.ticket.filter(|_| !gives_back).map_or(fresh, |known| fresh.max(known + 1));
     spot.unwrap_or((fresh, queue.len()))
 }

@@ -43,8 +43,11 @@ impl<'a, 'e> Step<'a, 'e> {
     /// Settles the name if somebody waits, or if it is a mutex. In a pool, leases that have ended keep nobody out until
     /// somebody asks.
     pub(super) fn settle_for_waiters(&mut self) -> Rest {
-        let is_idle = self.resource.is_idle() && policy::leaves_others_alone(self.resource);
-        if is_idle { Rest::Done } else { self.settle() }
+        if !self.resource.is_idle() || !policy::leaves_others_alone(self.resource) {
+            return self.settle();
+        }
+        policy::note_idle(self.resource);
+        Rest::Done
     }
 
     /// Whether the request came after its `not_after` (P4).

@@ -1,4 +1,4 @@
-//! Renew and reserve: requests about a grant that is held.
+//! Renew, reserve and put: requests about a grant that is held.
 
 use crate::answer::{LostHow, Outcome, Rest};
 use crate::grant::{Grant, GrantState};
@@ -102,4 +102,19 @@ pub(super) fn reserve(step: &mut Step<'_, '_>, id: GrantId, token: Token, asked:
     let (range, keep_until_us) = extended.unwrap_or_default();
     step.resource.keep_until_us = step.resource.keep_until_us.max(keep_until_us.unwrap_or_default());
     (Outcome::Reserved { range }, rest)
+}
+
+/// Changes the label of a grant that is held. A repeat changes nothing, and a later grant has another ID (P48), so the
+/// request has no `not_after`.
+pub(super) fn put(step: &mut Step<'_, '_>, id: GrantId, token: Token, label: &str) -> (Outcome, Rest) {
+    let rest = step.settle_ended();
+    let any = step.resource.grants.sole().filter(|_| is_on(Mutant::P48PutsForAny)).map(|grant| grant.id);
+    let its = step.resource.held_by(id).filter(|grant| grant.token == token).map(|grant| grant.id);
+    let Some(id) = its.or(any) else {
+        hit(Mark::PutNotHeld);
+        return (Outcome::Lost { how: LostHow::NotHeld }, rest);
+    };
+    hit(Mark::LabelPut);
+    step.resource.grants.change(id, |grant| label.clone_into(&mut grant.label));
+    (Outcome::Put, rest)
 }

@@ -3,11 +3,13 @@
 //! | File | Contents |
 //! |---|---|
 //! | `acquire.rs`, `admit.rs` | acquire: a grant, a place in the queue, or neither |
-//! | `held.rs` | renew and reserve: requests about a grant that is held |
+//! | `held.rs` | renew, reserve and put: requests about a grant that is held |
 //! | `release.rs` | release, leave and cool down: requests that end an attempt |
 //! | `lower.rs` | a grant takes fewer units |
 //! | `upgrade.rs`, `replace.rs` | a grant becomes one that takes all units |
 //! | `resize.rs` | another number of permits |
+//! | `latch.rs` | create, count down and delete a latch |
+//! | `condition.rs` | notify and spend: notifications of a condition variable |
 //! | `revoke.rs` | revoke: a request to end the grant of another client |
 //! | `inspect.rs` | inspect: the only request that changes nothing |
 //! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
@@ -16,9 +18,11 @@
 
 mod acquire;
 mod admit;
+mod condition;
 mod context;
 mod held;
 mod inspect;
+mod latch;
 mod lower;
 mod notify;
 mod release;
@@ -29,8 +33,9 @@ mod serve;
 mod upgrade;
 
 use acquire::acquire;
+use condition::{notify, spend};
 use context::Step;
-use held::{renew, reserve};
+use held::{put, renew, reserve};
 use inspect::inspect;
 use lower::lower;
 use release::{cool_down, leave, release};
@@ -68,6 +73,12 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         Op::CoolDown { id, used, for_ms } => cool_down(&mut step, *id, *used, *for_ms),
         Op::Lower { id, token, units } => lower(&mut step, *id, *token, *units),
         Op::Resize { from, to, not_after_us } => resize(&mut step, (*from, *to), *not_after_us),
+        Op::Notify { count } => notify(&mut step, *count),
+        Op::Spend { id, token } => spend(&mut step, *id, *token),
+        Op::CreateLatch { limit, keep_ms, not_after_us } => latch::create(&mut step, *limit, *keep_ms, *not_after_us),
+        Op::Put { id, token, label } => put(&mut step, *id, *token, label),
+        Op::CountDown { id, born } => latch::count_down(&mut step, *id, *born),
+        Op::DeleteLatch { born } => latch::delete(&mut step, *born),
         Op::Revoke { holder, token, grace_ms } => revoke(&mut step, *holder, *token, *grace_ms),
         Op::Settle => (Outcome::Settled, step.settle()),
     };

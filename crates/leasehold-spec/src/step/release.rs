@@ -3,7 +3,6 @@
 use crate::answer::{Outcome, Rest, Was};
 use crate::grant::{GrantState, keep_from};
 use crate::id::{GrantId, Token};
-use crate::limits::RETENTION_MS;
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::policy;
@@ -97,6 +96,7 @@ fn begin_cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u6
 /// Ends the grant, and hands the lease to the next waiter.
 fn give_back(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> Rest {
     let Some(ended) = step.resource.grants.take(id) else { return Rest::Done };
+    policy::note_unspent(step.resource, ended.units);
     let used = ended.used(used);
     step.resource.last = step.resource.last.max(used);
     if used > ended.token {
@@ -108,7 +108,7 @@ fn give_back(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> Rest {
     }
     let rest = step.settle_for_waiters();
     let is_free = step.resource.grants.is_empty() && step.resource.is_idle();
-    if is_free && (ended.length_ms > RETENTION_MS || policy::keeps_for_others(step.resource, &ended)) {
+    if is_free && policy::ends_with(step.resource, &ended) {
         step.resource.keep_until_us = keep_from(step.env.lease_us);
     }
     rest

@@ -36,6 +36,7 @@ pub(super) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
     if resource.is_idle() {
         // Lapses concern waiters only. Without waiters they are useless, and the record goes back to its short form.
         resource.lapses.clear();
+        policy::note_idle(resource);
     }
     settled
 }
@@ -68,6 +69,7 @@ fn move_future_to_now(resource: &mut Resource, env: &Env<'_>) {
 /// Ends a lease whose time is over. Returns whether there was one.
 fn end_expired(resource: &mut Resource, now_us: u64) -> bool {
     let Some(ended) = resource.grants.take_ended(now_us) else { return false };
+    policy::note_unspent(resource, ended.units);
     if !ended.is_held() {
         // The grant was given back when it began to cool down, and its range with it.
         hit(Mark::CooledDown);
@@ -121,7 +123,7 @@ fn hand_over(resource: &mut Resource, env: &Env<'_>, settled: &mut Settled) {
             hit(reason);
             continue;
         }
-        if head.units > resource.limit && !is_on(Mutant::P40TooBigWaits) {
+        if !policy::fits_at_all(resource, head.units) && !is_on(Mutant::P40TooBigWaits) {
             hit(Mark::PassedTooBig);
             continue;
         }

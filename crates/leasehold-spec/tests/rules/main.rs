@@ -2,8 +2,10 @@
 //! its test fails.
 
 mod clocks;
+mod conditions;
 mod cool_downs;
 mod inspections;
+mod latches;
 mod pools;
 mod ranges;
 mod revocations;
@@ -69,6 +71,24 @@ fn p3_a_repeated_release_gets_released_and_a_late_acquire_gets_gone() {
     granted(&world.acquire(id(2, 1)));
     assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released, "also under the next holder");
     assert_eq!(world.holder(), Some(id(2, 1)));
+}
+
+/// P48: the value is the label of a grant. A late change by a former leader does not rename its successor.
+#[test]
+fn p48_a_value_belongs_to_its_grant() {
+    let mut world = World::new();
+    let first = granted(&world.acquire(id(1, 1)));
+    let put = |id, token, label: &str| Op::Put { id, token, label: label.into() };
+    for _ in 0..2 {
+        assert_eq!(world.step(&put(id(1, 1), first, "renamed")).outcome, Outcome::Put);
+    }
+    assert_eq!(world.resource.grants.sole().unwrap().label, "renamed");
+    world.release(id(1, 1), first);
+    let second = granted(&world.acquire(id(2, 1)));
+    for late in [put(id(1, 1), first, "late"), put(id(2, 1), first, "late"), put(id(1, 1), second, "late")] {
+        assert_eq!(world.step(&late).outcome, Outcome::Lost { how: LostHow::NotHeld });
+    }
+    assert_eq!(world.resource.grants.sole().unwrap().label, "test");
 }
 
 #[test]

@@ -147,6 +147,7 @@ fn letter(kind: Kind) -> &'static str {
         Kind::Mutex => "M",
         Kind::ReadWrite => "W",
         Kind::Semaphore => "S",
+        Kind::Condition | Kind::Latch => unreachable!("no script knows such names"),
     }
 }
 
@@ -203,6 +204,6 @@ fn sentence(op: &Op, answer: &Answer, after: &Resource, marked: &str) -> String 
         Outcome::Revoking { .. } => format!("REVOKING {text} {marked}"),
         Outcome::Settled => format!("SETTLED {text}"),
         Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
-        Outcome::Reserved { .. } => unreachable!("no script of pools says so"),
+        _ => unreachable!("no script of pools says so"),
     }
 }

@@ -159,7 +159,6 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         Outcome::Gone => format!("GONE {text}"),
         Outcome::Late => format!("LATE {text}"),
         Outcome::Full => format!("FULL {text}"),
-        Outcome::Refused(_) | Outcome::Lowered | Outcome::Resized => unreachable!("no script of a mutex says so"),
         Outcome::Renewed { .. } => format!("RENEWED {text} {}", lease()),
         Outcome::Lost { how: LostHow::Revoked } => format!("LOST {text} revoked"),
         Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {text} notheld"),
@@ -172,6 +171,7 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         Outcome::Reserved { range } => format!("RESERVED {text} {range:08}"),
         Outcome::Settled => format!("SETTLED {text}"),
         Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
+        other => unreachable!("no script of a mutex says {}", other.word()),
     }
 }
 
@@ -200,6 +200,7 @@ pub(super) fn inspected(inspection: &Inspection, after: &Resource) -> String {
         Kind::Mutex => "M",
         Kind::ReadWrite => "W",
         Kind::Semaphore => "S",
+        Kind::Condition | Kind::Latch => unreachable!("no script knows such names"),
     };
     let mut text = format!("{kind} {limit} {units} {grants} {waiters}");
     for Holder { id, token, label, state, units, mode, .. } in holders {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::methods::blocking_guard_methods;
+use crate::condvar::condvar_guard;
 use crate::lease::{Lease, guard_methods};
 
 /// A held lock, like [`crate::Guard`]. Dropping it releases the lease in the background. [`Guard::release`] releases it
@@ -27,6 +28,8 @@ impl Guard {
         self.0.finish().await;
     }
 }
+
+condvar_guard!(Guard);
 
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -36,7 +36,10 @@
 //! it.
 
 mod canceller;
+mod condvar;
+mod election;
 mod guard;
+mod latch;
 mod methods;
 mod multi;
 mod mutex;
@@ -60,7 +63,10 @@ use crate::world::World;
 use self::wait::wait;
 
 pub use canceller::Canceller;
+pub use condvar::Condvar;
+pub use election::{Election, Leadership, Observer};
 pub use guard::Guard;
+pub use latch::Latch;
 pub use multi::{All, AllGuard, all};
 pub use mutex::Mutex;
 pub use rwlock::{ReadGuard, RwLock, UpgradeableReadGuard, WriteGuard};
@@ -102,6 +108,24 @@ impl Leasehold {
     #[must_use]
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         Semaphore(self.0.semaphore(name, permits))
+    }
+
+    /// Returns the condition variable with this name: see [`crate::Leasehold::condvar`].
+    #[must_use]
+    pub fn condvar(&self, name: impl AsRef<str>) -> Condvar {
+        Condvar(self.0.condvar(name))
+    }
+
+    /// Returns the latch with this name: see [`crate::Leasehold::latch`].
+    #[must_use]
+    pub fn latch(&self, name: impl AsRef<str>) -> Latch {
+        Latch(self.0.latch(name))
+    }
+
+    /// Returns the election with this name: see [`crate::Leasehold::election`].
+    #[must_use]
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election(self.0.election(name))
     }
 
     /// Returns the names of which the store has a record, sorted: see [`crate::Leasehold::names`].

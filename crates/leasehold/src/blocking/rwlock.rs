@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::methods::{blocking_calls, blocking_face, blocking_guard, blocking_guard_methods, blocking_or_cancel};
 use super::wait::wait;
+use crate::condvar::condvar_guard;
 use crate::error::Result;
 use crate::lease::{Upgrading, guard_methods};
 use crate::member::Member;
@@ -60,6 +61,7 @@ impl RwLock {
 }
 
 blocking_face!(RwLock, "crate::RwLock");
+condvar_guard!(WriteGuard);
 
 impl WriteGuard {
     /// Makes this guard a read guard: see [`crate::WriteGuard::downgrade`]. It does not block.

@@ -53,8 +53,67 @@ pub(crate) async fn acquire(
             // Granted, and lost before the caller was polled: no caller gets a guard that is lost already.
             Verdict::Granted(hold) => shared.drop_hold(&hold),
             Verdict::Busy => return Ok(None),
+            // Only an attempt that waits for a notification stands.
+            Verdict::Again | Verdict::Stands { .. } => {}
+            Verdict::Failed(error) => return Err(error),
+        }
+    }
+}
+
+/// The place of a caller in the queue of a condition variable.
+pub(crate) enum Stood<'a> {
+    /// The caller was notified before it knew its place.
+    Notified(Arc<Hold>),
+    /// The caller stands in the queue.
+    Waits(Standing<'a>),
+}
+
+/// A caller that waits for a notification. Dropping it leaves the queue, and passes a notification on.
+pub(crate) struct Standing<'a>(Waiting<'a>);
+
+/// How a wait for a notification ends.
+pub(crate) enum Notice {
+    Notified(Arc<Hold>),
+    /// The caller may have missed a notification (P43).
+    Unsure,
+    /// The time of the caller is over.
+    TimedOut,
+}
+
+/// Enters the queue of a condition variable, and returns once the store has said so (P41). `None`: the time is over.
+///
+/// If the future is dropped, the attempt is given up.
+pub(crate) async fn stand<'a>(
+    shared: &'a Arc<Shared>,
+    name: &Name,
+    terms: &Arc<Terms>,
+    wait: Wait,
+) -> Result<Option<Stood<'a>>> {
+    loop {
+        shared.check_usable()?;
+        match Box::pin(ask_alone(shared, name, terms, wait, oneshot::channel())).await? {
+            Verdict::Granted(hold) => return Ok(Some(Stood::Notified(hold))),
+            Verdict::Stands { counter, verdict } => {
+                let sends = Some((counter, Dropped::Attempt));
+                return Ok(Some(Stood::Waits(Standing(Waiting { shared, waiter: None, sends, verdict }))));
+            }
+            Verdict::Busy => return Ok(None),
             Verdict::Again => {}
             Verdict::Failed(error) => return Err(error),
+        }
+    }
+}
+
+impl Standing<'_> {
+    /// Waits for the notification. If the future is dropped, the caller still stands in the queue.
+    pub(crate) async fn notice(&mut self) -> Result<Notice> {
+        let verdict = (&mut self.0.verdict).await;
+        self.0.sends = None;
+        match verdict.map_err(|_| Error::closed())? {
+            Verdict::Granted(hold) => Ok(Notice::Notified(hold)),
+            Verdict::Again | Verdict::Stands { .. } => Ok(Notice::Unsure),
+            Verdict::Busy => Ok(Notice::TimedOut),
+            Verdict::Failed(error) => Err(error),
         }
     }
 }

@@ -33,14 +33,15 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::{Answer, Inspection, Name, Op, Outcome, SessionId, Take};
+use leasehold_spec::{Answer, GrantId, Inspection, Name, Op, Outcome, SessionId, Take, Token};
 use tokio::sync::oneshot;
 
 use self::bounds::ANSWER_MAX_US;
-pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
+pub(crate) use self::bounds::{GIVEN_BACK_WITHIN_US, RETRY_US};
+pub(crate) use self::calls::{Notice, Stood};
 pub(crate) use self::hold::{Hold, Seat};
 pub(crate) use self::machine::{HandOver, Lanes};
-use self::machine::{close, contact, lower, renew, silent, upgrade};
+use self::machine::{close, condition, contact, count_down, lower, renew, silent, upgrade};
 use self::shared::Shared;
 pub(crate) use self::terms::{Entry, QueueHint, Renewal, Terms, Wait};
 pub(crate) use self::transport::thread::Start;
@@ -106,6 +107,33 @@ impl Session {
             Some(reason) if error.kind() == ErrorKind::Lost => hold.lost(reason).into(),
             _ => error,
         })
+    }
+
+    /// Enters the queue of a condition variable: see [`calls::stand`].
+    pub(crate) async fn stand(&self, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Option<Stood<'_>>> {
+        observe::call(Call::Acquire, name, calls::stand(&self.shared, name, terms, wait)).await
+    }
+
+    /// Returns the terms on which the lock of a hold is acquired again: see [`machine::condition`].
+    pub(crate) fn terms_again(&self, hold: &Hold) -> Result<Arc<Terms>> {
+        self.check_usable()?;
+        Ok(self.with(|turn| condition::terms_again(turn, hold))?)
+    }
+
+    /// Spends a notification, in the background: see [`machine::condition`].
+    pub(crate) fn spend(&self, hold: &Hold) {
+        if self.is_ours() {
+            self.with(|turn| condition::spend(turn, hold));
+        }
+    }
+
+    /// Counts a latch down: see [`machine::count_down`]. If the future is dropped, the request is repeated all
+    /// the same.
+    pub(crate) async fn count_down(&self, name: &Name, born: Token, counts: Option<GrantId>) -> Result<()> {
+        self.check_surely_usable()?;
+        let (caller, counted) = oneshot::channel();
+        self.with(|turn| count_down::count_down(turn, name, (born, counts), caller))?;
+        counted.await.map_err(|_| Error::closed())?.map(drop)
     }
 
     /// Gives a part of the units of a hold back, in the background: see [`machine::lower`].

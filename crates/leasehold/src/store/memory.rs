@@ -61,7 +61,10 @@ impl Store for Memory {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
+        StoreProfile {
+            kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
+            ..StoreProfile::default()
+        }
     }
 
     fn silence(&self) -> Option<Error> {

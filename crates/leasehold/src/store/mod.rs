@@ -107,6 +107,12 @@ pub(crate) fn not_a_kind(kind: Kind) -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
+/// Returns the error of a store that lacks an operation.
+pub(crate) fn lacks(op: &Op) -> Error {
+    let no_op = || format!("this store has no operation {:?}: see the table of stores in the README", op.word());
+    op.kind().map_or_else(|| Error::new(ErrorKind::Unsupported, no_op()), not_a_kind)
+}
+
 /// The record of a name, as far as the session knows it. A link may choose the encoding of its request by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guess {

@@ -198,7 +198,7 @@ impl Rig {
                     _ => Take::WRITE,
                 }
             }
-            Kind::Semaphore => {
+            Kind::Semaphore | Kind::Condition | Kind::Latch => {
                 let known = if self.model.kind == Kind::Semaphore { self.model.limit } else { 4 };
                 let limit = if self.dice.below(30) == 0 { known + 1 } else { known };
                 Take::permits(self.dice.below(u64::from(limit) + 1) as u32 + u32::from(self.dice.below(8) > 0), limit)

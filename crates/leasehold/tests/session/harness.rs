@@ -149,6 +149,11 @@ impl Harness {
         assert!(request.reply.send(Ok(answer)).is_ok(), "nobody listens for this answer");
     }
 
+    /// Replies to a request whose caller may be gone.
+    pub(crate) fn reply_if_heard(&self, request: Request, outcome: Outcome, highest: u64) {
+        drop(request.reply.send(Ok(self.answer(outcome, highest))));
+    }
+
     /// Locks, and grants the lock at once.
     pub(crate) async fn locked(&mut self, lease_ms: u64, number: u64) -> Guard {
         self.locked_as("name", lease_ms, number).await

@@ -4,9 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod barging;
+mod conditions;
 mod cool_downs;
+mod elections;
 mod hand_over;
 mod harness;
+mod latches;
 mod late;
 mod links;
 mod local_queues;

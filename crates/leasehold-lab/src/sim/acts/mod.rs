@@ -2,11 +2,15 @@
 //! primitives share are beside this folder: calls and the times that they promise (`call.rs`), sections and their effects
 //! (`under.rs`), calls that change their runtime (`roam.rs`).
 
+mod condvar;
+mod latch;
 mod mutex;
 mod pool;
 mod rwlock;
 mod semaphore;
 mod table;
+
+pub(super) use condvar::Waits;
 
 use super::plan::MS;
 use super::worker::Worker;

@@ -1,9 +1,12 @@
 //! Properties over many calls.
 
 mod clients;
+mod conditions;
 mod cool_down;
 mod crowd;
+mod elections;
 mod holding;
+mod latches;
 mod lines;
 mod multi;
 mod order;
@@ -143,6 +146,36 @@ dimension! {
         LimitsDisagree,
         /// A resize changes the number for everybody.
         ResizeIsForAll,
+        /// Each notification reaches a waiter, so producers and consumers go on.
+        NotifyIsNotLost,
+        /// Waiters are notified in the order in which they came.
+        WaitersWakeInOrder,
+        /// A notification to all wakes all that wait.
+        AllWakeUp,
+        /// A notification that nobody waits for is nothing.
+        NotifyBeforeWaitIsNothing,
+        /// A wait that times out holds the lock again.
+        TimedOutHolds,
+        /// A notification whose receiver is gone goes to the next waiter.
+        NotificationPassesOn,
+        /// A condition variable works with every guard that is exclusive, of every store.
+        ConditionTakesEveryGuard,
+        /// A wait that cannot begin is an error, and releases the lock.
+        WaitIsRefused,
+        /// Threads wait and notify as tasks do.
+        ThreadsWait,
+        /// A latch opens at the last count-down, for everybody, and a part counts once.
+        LatchOpensOnce,
+        /// A latch that does not exist is an error.
+        LatchIsGone,
+        /// Threads use a latch as tasks do.
+        ThreadsUseLatches,
+        /// Observers see each leader that stays, its value, and its end.
+        LeaderIsSeen,
+        /// Only the leader changes its value.
+        ValueIsTheLeaders,
+        /// Threads elect and observe as tasks do.
+        ThreadsElect,
     }
 }
 
@@ -164,6 +197,16 @@ impl Law {
             | Self::PermitsComeBack
             | Self::LimitsDisagree
             | Self::ResizeIsForAll => Kind::Semaphore,
+            Self::NotifyIsNotLost
+            | Self::WaitersWakeInOrder
+            | Self::AllWakeUp
+            | Self::NotifyBeforeWaitIsNothing
+            | Self::TimedOutHolds
+            | Self::NotificationPassesOn
+            | Self::ConditionTakesEveryGuard
+            | Self::WaitIsRefused
+            | Self::ThreadsWait => Kind::Condition,
+            Self::LatchOpensOnce | Self::LatchIsGone | Self::ThreadsUseLatches => Kind::Latch,
             _ => Kind::Mutex,
         }
     }
@@ -236,6 +279,21 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::PermitsComeBack => pools::permits_come_back(stage).await,
         Law::LimitsDisagree => pools::limits_disagree(stage).await,
         Law::ResizeIsForAll => pools::a_resize_is_for_all(stage).await,
+        Law::NotifyIsNotLost => conditions::a_notification_is_not_lost(stage).await,
+        Law::WaitersWakeInOrder => conditions::waiters_wake_in_order(stage).await,
+        Law::AllWakeUp => conditions::all_wake_up(stage).await,
+        Law::NotifyBeforeWaitIsNothing => conditions::a_notification_before_a_wait_is_nothing(stage).await,
+        Law::TimedOutHolds => conditions::a_wait_that_timed_out_holds(stage).await,
+        Law::NotificationPassesOn => conditions::a_notification_passes_on(stage).await,
+        Law::ConditionTakesEveryGuard => conditions::a_condition_works_with_every_guard(stage).await,
+        Law::WaitIsRefused => conditions::a_wait_that_cannot_begin_is_an_error(stage).await,
+        Law::ThreadsWait => conditions::threads_wait(stage).await,
+        Law::LatchOpensOnce => latches::a_latch_opens_once(stage).await,
+        Law::LatchIsGone => latches::a_latch_that_is_gone_is_an_error(stage).await,
+        Law::ThreadsUseLatches => latches::threads_use_a_latch(stage).await,
+        Law::LeaderIsSeen => elections::a_leader_is_seen(stage).await,
+        Law::ValueIsTheLeaders => elections::a_value_is_the_leaders(stage).await,
+        Law::ThreadsElect => elections::threads_elect(stage).await,
         Law::PrefixesSeparate => return clients::prefixes_separate(stage).await,
     }
     Verdict::Passed

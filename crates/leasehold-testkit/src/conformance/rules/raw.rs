@@ -60,7 +60,7 @@ impl Raw {
     }
 
     /// Closes its link, and waits until the store has seen that.
-    pub(super) async fn detach(&self, stage: &Stage) {
+    pub(in crate::conformance) async fn detach(&self, stage: &Stage) {
         self.link.close();
         eventually("it is detached", async || !stage.running().is_attached(self.session)).await;
     }
@@ -147,6 +147,12 @@ impl Raw {
         let id = self.id();
         self.queue(id, LONG_MS, place()).await;
         self.detach(stage).await;
+    }
+
+    /// Joins the queue, and asks no more.
+    pub(in crate::conformance) async fn stand(&mut self) {
+        let id = self.id();
+        self.queue(id, LONG_MS, place()).await;
     }
 
     /// Joins the queue. Returns the ticket.

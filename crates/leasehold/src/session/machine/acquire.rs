@@ -9,11 +9,12 @@ use std::sync::Arc;
 use leasehold_spec::limits::{RANGE_MAX, RUN_PASSES};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place, Rest};
+use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Kind, Name, Op, Outcome, Patience, Place, Rest};
 use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Phase, Requester};
 use super::close;
+use super::condition;
 use super::connections::{Reply, Route};
 use super::effects::Verdict;
 use super::grant::{Entering, Others, claim_first, end, enter};
@@ -286,9 +287,15 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let is_first = attempt.ticket.is_none();
     let is_back = joined == Joined::Now && !is_first;
+    if condition::is_unsure(attempt, ticket, joined) {
+        attempt.in_flight = None;
+        return condition::wake_unsure(turn, counter);
+    }
     attempt.latest = answer.highest;
     attempt.ticket = Some(ticket);
     let (lease_ms, name, queue) = (attempt.terms.lease_ms, attempt.name.clone(), attempt.queue());
+    // Without one there is no lease whose end a waiter could watch.
+    let has_holder = !matches!(attempt.terms.take.kind, Kind::Condition | Kind::Latch);
     if attempt.only_tries_to_upgrade() && !attempt.is_held() {
         // The reply to an acquire from before.
         attempt.in_flight = None;
@@ -312,6 +319,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     turn.ledger.set_phase(counter, Phase::Queued { next_us });
     if is_first {
         turn.ledger.effects.event(|| Event::Waits { name: name.clone() });
+        condition::stand(turn, counter);
     }
     if is_back {
         hit(Mark::LookReentered);
@@ -323,7 +331,9 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     // The store has more to settle (P34): a re-check settles as well. The end of the first lease may be an hour away.
     let is_more = answer.rest == Rest::More && !is_on(Mutant::P34WaiterForgetsMore);
     let left_us = if is_more { 0 } else { left_us };
-    turn.ledger.watch(&name, answer.highest, turn.now.us(), left_us, WatchAction::Recheck);
+    if is_more || left_us > 0 || has_holder {
+        turn.ledger.watch(&name, answer.highest, turn.now.us(), left_us, WatchAction::Recheck);
+    }
 }
 
 /// Leaves a waiter where it is after an answer that is older than what is known. If the next re-check were due, a store

@@ -10,7 +10,7 @@ use super::connections::for_now;
 use super::lane::Upkeep;
 use super::ledger::Stage;
 use super::turn::Turn;
-use super::{close, grant, lower, release, replies};
+use super::{close, condition, grant, lower, release, replies};
 use crate::clock::Sample;
 use crate::error::{Error, Result};
 use crate::store::{Link, Message, Progress};
@@ -50,6 +50,7 @@ pub(crate) fn attached(turn: &mut Turn<'_>, link: Arc<dyn Link>) {
     if turn.server.links.take_new_run() {
         release::repeat_releases(turn);
         lower::repeat(turn);
+        condition::meet_new_run(turn);
     }
     turn.server.links.set_home(Some(link));
     if !is_on(Mutant::P15NoResync) {

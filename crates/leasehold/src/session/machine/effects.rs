@@ -19,6 +19,11 @@ use crate::store::Link;
 /// The result of an acquire.
 pub(crate) enum Verdict {
     Granted(Arc<Hold>),
+    /// The caller waits for a notification from now on: the next result comes by this channel (P41).
+    Stands {
+        counter: u64,
+        verdict: oneshot::Receiver<Verdict>,
+    },
     /// Somebody else holds the lock, and the caller does not wait any longer.
     Busy,
     /// The grant ID was used up by the reply to an older request: the caller asks again with a new one.

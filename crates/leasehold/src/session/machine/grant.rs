@@ -196,8 +196,9 @@ pub(crate) fn enter(turn: &mut Turn<'_>, counter: u64, entering: Entering) {
     let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;
     let renew_us = if is_whole { u64::MAX } else { term.renew_us };
     let (kept_until_us, granted_us) = (None, turn.now.us());
-    let (out, lowered) = (Arc::clone(&hold), None);
-    let holding = Holding { hold: out, budget, kept_until_us, sticky_us, granted_us, renew_us, claim, lowered };
+    let (out, lowered, is_spent) = (Arc::clone(&hold), None, false);
+    let holding =
+        Holding { hold: out, budget, kept_until_us, sticky_us, granted_us, renew_us, claim, lowered, is_spent };
     attempt.phase = Phase::Held(holding);
     let terms = Arc::clone(&attempt.terms);
     upgrade::complete(turn, &terms);

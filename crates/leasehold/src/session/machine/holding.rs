@@ -25,6 +25,8 @@ pub(crate) struct Holding {
     pub(crate) claim: Claim,
     /// The units that its guard has given back, if any.
     pub(crate) lowered: Option<Lowered>,
+    /// Whether it is a notification whose receiver acts on it (P42): it ends by a spend.
+    pub(crate) is_spent: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -47,6 +47,8 @@ pub(crate) struct Ledger {
     pub(crate) ghosts: HashSet<u64>,
     /// The leases that were released lately.
     pub(crate) releases: Releases,
+    /// The count-downs of latches that the store has confirmed: a failover can forget them (P44).
+    pub(crate) counted: Releases,
     pub(crate) stage: Stage,
     /// Callers of `close`, which wait until everything is returned.
     pub(crate) close_waiters: Vec<oneshot::Sender<()>>,
@@ -83,6 +85,7 @@ impl Ledger {
             effects: Effects::default(),
             ghosts: HashSet::new(),
             releases: Releases::default(),
+            counted: Releases::default(),
             stage: Stage::Open,
             close_waiters: Vec::new(),
             hand_over,

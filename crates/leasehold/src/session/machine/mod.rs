@@ -17,7 +17,7 @@
 //!      ╲     │       ╱
 //!         grant                    how a lease is entered, shortened and lost
 //!        ╱     ╲
-//!       │    upgrade               an attempt that replaces the grant of another one
+//!       │    upgrade condition     an attempt that replaces the grant of another one · one that waits for a notification
 //!   hand_over  precede             hand-over inside the process · what is sent before an acquire
 //!        ╲     ╱
 //!        release                   how an attempt is returned to the store
@@ -31,8 +31,10 @@ pub(crate) mod acquire;
 mod attempt;
 pub(crate) mod beside;
 pub(crate) mod close;
+pub(crate) mod condition;
 mod connections;
 pub(crate) mod contact;
+pub(crate) mod count_down;
 pub(crate) mod due;
 mod effects;
 mod grant;

@@ -16,6 +16,9 @@ pub(crate) fn refused(turn: &mut Turn<'_>, counter: u64, refusal: Refusal, highe
     if refusal == Refusal::NoGrant {
         return lose_read_grant(turn, counter, highest);
     }
+    if refusal == Refusal::Absent {
+        return finish(turn, counter, Verdict::Failed(Error::absent()));
+    }
     let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
     let error = contradicts(&attempt.terms.take, refusal);
     finish(turn, counter, Verdict::Failed(error));
@@ -41,7 +44,7 @@ fn contradicts(take: &Take, refusal: Refusal) -> Error {
     let (kind, limit) = match refusal {
         Refusal::Other { kind, limit } => (kind, limit),
         Refusal::TooMany { limit } => (take.kind, limit),
-        Refusal::NoGrant => (take.kind, take.limit),
+        Refusal::NoGrant | Refusal::Absent => (take.kind, take.limit),
     };
     let known = match kind {
         Kind::Semaphore => format!("a semaphore with {limit} permits"),

@@ -9,6 +9,7 @@
 //! - A message or a reply grants an attempt that is closed: a ghost. It is never believed, and is returned.
 //! - A failover brings back a lease that was released. It is released again at the new run.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_MAX_MS, LOOK_MAX_MS, NOT_AFTER_MAX_US};
@@ -62,7 +63,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     turn.ledger.go_on(counter, turn.now.us());
     let is_whole = !turn.server.links.profile().partial_grants;
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
-    let mut cools_until_us = 0;
+    let (mut cools_until_us, mut is_spent) = (0, false);
     let (token, used) = match &attempt.phase {
         Phase::Returning(_) => return,
         // The store has ended all of it already. Its alarm may still be set.
@@ -79,6 +80,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
             if min_hold_us > 0 && !is_lost && holding.hold.keeps_min_hold() && !is_on(Mutant::P23ReleasesAtOnce) {
                 cools_until_us = holding.granted_us.saturating_add(min_hold_us);
             }
+            is_spent = holding.is_spent;
             (Some(holding.budget.grant()), holding.hold.token)
         }
         Phase::Claiming { token, .. } => (Some(*token), *token),
@@ -90,6 +92,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     // know. A release of the old token would find nothing and close the attempt.
     let kind = match token {
         _ if cools_until_us > turn.now.us() => ReturnKind::CoolDown { used, until_us: cools_until_us },
+        Some(token) if attempt.order.is_settled() && is_spent => ReturnKind::Spend { token },
         Some(token) if attempt.order.is_settled() => ReturnKind::Release { token, used },
         Some(_) => {
             hit(Mark::LeaveForRelease);
@@ -196,7 +199,9 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, counter: u64, request: &InFlight
         Outcome::Left { was: Was::Absent } if returning.unanswered == 0 => Released::NotHeld,
         _ => Released::Released,
     };
-    turn.ledger.effects.released(counter, returning.caller.take(), || Ok(released));
+    let absent = matches!(answer.outcome, Outcome::Refused(_));
+    let result = || if absent { Err(Error::absent()) } else { Ok(released) };
+    turn.ledger.effects.released(counter, returning.caller.take(), result);
     close_attempt(turn.ledger, counter, request, &answer, turn.now.us());
     note(turn, &name, &answer, request.sent_us);
     turn.arm(counter);
@@ -210,7 +215,9 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
     let Phase::Returning(returning) = &mut attempt.phase else { return };
     let is_closed = match returning.kind {
         // The reply to the usual release has no time: it closes what was sent before it on its own connection.
-        ReturnKind::Release { .. } => attempt.order.is_closed_by(request, 0),
+        ReturnKind::Release { .. } | ReturnKind::Spend { .. } | ReturnKind::CountDown { .. } => {
+            attempt.order.is_closed_by(request, 0)
+        }
         ReturnKind::Leave { .. } | ReturnKind::CoolDown { .. } => {
             attempt.order.is_closed_by(request, answer.now_us) || is_on(Mutant::P14FirstLeave)
         }
@@ -221,7 +228,7 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
     let is_release = match answer.outcome {
         Outcome::Left { was: Was::Granted } => true,
         Outcome::Left { was: Was::Absent } => returning.unanswered > 0 || was_granted,
-        _ => matches!(kind, ReturnKind::Release { .. }),
+        _ => matches!(kind, ReturnKind::Release { .. } | ReturnKind::Spend { .. }),
     };
     if is_closed {
         ledger.remove(counter, now_us);
@@ -233,8 +240,10 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
             false => now_us + open_for_us + 1_000,
         };
     }
-    // Closed or not: from now on a failover can bring it back.
-    if is_release {
+    // Closed or not: from now on a failover can bring it back, or forget it.
+    if matches!((kind, &answer.outcome), (ReturnKind::CountDown { .. }, Outcome::Counted { .. })) {
+        ledger.counted.remember(GivenUp { name, id, kind, until_us }, now_us);
+    } else if is_release {
         ledger.releases.remember(GivenUp { name, id, kind, until_us }, now_us);
     }
 }
@@ -294,9 +303,10 @@ pub(crate) fn return_ghost(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), le
     insert(turn, GivenUp { name: name.clone(), id, kind, until_us });
 }
 
-/// Releases again, at a new run, what was released lately (P13).
+/// Releases again, at a new run, what was released lately (P13), and counts again what was counted (P44).
 pub(crate) fn repeat_releases(turn: &mut Turn<'_>) {
-    for old in turn.ledger.releases.take() {
+    let counted = if is_on(Mutant::P44CountsOnce) { VecDeque::new() } else { turn.ledger.counted.take() };
+    for old in turn.ledger.releases.take().into_iter().chain(counted) {
         if old.until_us > turn.now.us() && !turn.ledger.attempts.contains_key(&old.id.counter) {
             hit(Mark::ReleaseSaidAgain);
             insert(turn, old);
@@ -304,7 +314,8 @@ pub(crate) fn repeat_releases(turn: &mut Turn<'_>) {
     }
 }
 
-fn insert(turn: &mut Turn<'_>, of: GivenUp) {
+/// Lets the thread send a return.
+pub(crate) fn insert(turn: &mut Turn<'_>, of: GivenUp) {
     let phase = Phase::Returning(Returning::new(of.kind, of.until_us, 0));
     let attempt = Attempt::new(of.id, of.name, Arc::new(Terms::of_an_end()), Requester::Nobody, Wait::No, phase);
     turn.ledger.insert(attempt, turn.server.links.reach());

@@ -1,4 +1,4 @@
-//! An attempt that is being returned to the store: by a release, a leave, or a cool-down.
+//! An attempt that is being returned to the store: by a release, a leave, a cool-down, or a spend.
 
 use std::collections::VecDeque;
 
@@ -52,6 +52,15 @@ pub(crate) enum ReturnKind {
     Leave {
         used: Token,
     },
+    /// The end of a notification that does not pass on (P42).
+    Spend {
+        token: Token,
+    },
+    /// A count-down of a latch, which is not the end of an attempt, and is repeated like one (P44).
+    CountDown {
+        counts: GrantId,
+        born: Token,
+    },
     /// A leave that keeps others out until `until_us`, by the client's clock (P23).
     CoolDown {
         used: Token,
@@ -65,6 +74,8 @@ impl ReturnKind {
     pub(crate) fn op(self, id: GrantId, now_us: u64) -> Op {
         match self {
             Self::Release { token, used } => Op::Release { id, token, used },
+            Self::Spend { token } => Op::Spend { id, token },
+            Self::CountDown { counts, born } => Op::CountDown { id: counts, born },
             Self::CoolDown { used, until_us } if until_us > now_us => {
                 Op::CoolDown { id, used, for_ms: (until_us - now_us).div_ceil(1000) }
             }
@@ -75,8 +86,8 @@ impl ReturnKind {
     /// Returns the same request without the token of a grant: it ends any grant of the attempt.
     pub(crate) fn of_any_grant(self) -> Self {
         match self {
-            Self::Release { used, .. } => Self::Leave { used },
-            Self::Leave { .. } | Self::CoolDown { .. } => self,
+            Self::Release { used, .. } | Self::Spend { token: used } => Self::Leave { used },
+            Self::Leave { .. } | Self::CoolDown { .. } | Self::CountDown { .. } => self,
         }
     }
 }

@@ -17,7 +17,7 @@ use super::tally::Tally;
 use super::{acquire, collect, connector, inspect, queue, release, renew};
 use crate::error::Error;
 use crate::inspection::NodeView;
-use crate::store::{Fault, Guess, Inbox, Link, Progress, not_a_kind};
+use crate::store::{Fault, Guess, Inbox, Link, Progress, lacks};
 use crate::world::Pending;
 
 /// How long a connect or an attach waits for nodes beyond a majority. A lock that is acquired at once is then acquired at
@@ -96,12 +96,11 @@ async fn apply(links: Arc<Links>, name: Name, op: Op) -> Result<Answer, Fault> {
         Op::Leave { id, .. } => release::leave(links, name, id, 0).await,
         Op::CoolDown { id, for_ms, .. } => release::leave(links, name, id, for_ms).await,
         Op::Reserve { id, token, .. } => Ok(reserve(&links, &id, token)),
-        // Not on a quorum: see `StoreProfile::kinds`.
-        Op::Lower { .. } => Err(Fault::Refused(not_a_kind(Kind::ReadWrite))),
-        Op::Resize { .. } => Err(Fault::Refused(not_a_kind(Kind::Semaphore))),
         Op::Revoke { holder, token, grace_ms } => inspect::revoke(links, name, holder, token, grace_ms).await,
         Op::Settle => inspect::settle(links, name).await,
         Op::Inspect => Ok(inspect::inspect(links, name).await?.0),
+        // Not on a quorum: see `StoreProfile::kinds`.
+        other => Err(Fault::Refused(lacks(&other))),
     }
 }
 

@@ -10,6 +10,7 @@ use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
 use crate::error::Error;
+use crate::store::lacks;
 
 /// The limits of fields: times in µs have 16 digits, lengths in ms have 8, and the length of a label has 3.
 pub(super) const TIME_END: u64 = field!(TIME.us).end();
@@ -50,7 +51,6 @@ impl Call {
                 let wanted = Fields::new().decimal(token.get(), field!(RESERVE.token)).id(id);
                 begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), field!(RESERVE.range)))
             }
-            Op::Lower { .. } | Op::Resize { .. } => return Ok(None),
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), field!(TOKEN.number)).public_id(holder);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
@@ -58,6 +58,9 @@ impl Call {
             }
             Op::Settle => begin(Script::Settle),
             Op::Inspect => begin(Script::Inspect),
+            Op::Lower { .. } | Op::Resize { .. } => return Ok(None),
+            // Not yet: see `StoreProfile::kinds`.
+            other => return Err(lacks(other)),
         };
         Ok(Some(call))
     }

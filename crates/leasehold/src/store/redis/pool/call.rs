@@ -3,6 +3,7 @@
 use leasehold_spec::{Acquire, From, GrantId, Kind, Mode, Name, Op, Patience, Renew, Token};
 
 use crate::error::Error;
+use crate::store::lacks;
 use crate::store::redis::call::{Call, Fields, LABEL_END, LENGTH_END, TIME_END, below, queue_fields};
 use crate::store::redis::keys::Keys;
 use crate::store::redis::layout::{Place as At, field};
@@ -37,6 +38,8 @@ pub(in crate::store::redis) fn call(keys: &Keys, name: &Name, op: &Op) -> Result
         Op::Settle => begin(Script::PoolSettle),
         Op::Inspect => begin(Script::PoolInspect),
         Op::Reserve { .. } => return Ok(None),
+        // Not yet: see `StoreProfile::kinds`.
+        other => return Err(lacks(other)),
     };
     Ok(Some(call))
 }
@@ -97,6 +100,8 @@ const fn letter(kind: Kind) -> &'static str {
         Kind::Mutex => "M",
         Kind::ReadWrite => "W",
         Kind::Semaphore => "S",
+        Kind::Condition => "V",
+        Kind::Latch => "L",
     }
 }
 
@@ -106,6 +111,8 @@ pub(in crate::store::redis) fn kind(letter: &str) -> Option<Kind> {
         "M" => Some(Kind::Mutex),
         "W" => Some(Kind::ReadWrite),
         "S" => Some(Kind::Semaphore),
+        "V" => Some(Kind::Condition),
+        "L" => Some(Kind::Latch),
         _ => None,
     }
 }

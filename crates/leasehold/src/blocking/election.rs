@@ -1,0 +1,91 @@
+//! The election, for threads.
+
+use std::time::Duration;
+
+use super::methods::blocking_guard_methods;
+use super::wait::wait;
+use crate::acquirer::Acquirer;
+use crate::election::Leader;
+use crate::error::Result;
+use crate::lease::{Lease, debug_guard, guard_methods};
+use crate::lost::Released;
+
+/// An election, like [`crate::Election`]. Each call has the result and the errors of that of tasks, and blocks.
+#[derive(Clone, Debug)]
+pub struct Election(pub(super) crate::Election);
+
+/// The leadership of a candidate, like [`crate::Leadership`]. Dropping it resigns in the background.
+#[must_use = "dropping the leadership resigns at once"]
+pub struct Leadership(Lease, Acquirer);
+
+/// An observer of an election, like [`crate::Observer`].
+#[derive(Debug)]
+pub struct Observer(crate::Observer);
+
+#[expect(clippy::missing_errors_doc, reason = "they are those of `crate::Election`")]
+impl Election {
+    /// See [`crate::Election::campaign`].
+    pub fn campaign(&self, value: &str) -> Result<Leadership> {
+        wait(self.0.campaign(value)).map(Leadership::of)
+    }
+
+    /// See [`crate::Election::try_campaign`].
+    pub fn try_campaign(&self, value: &str) -> Result<Option<Leadership>> {
+        Ok(wait(self.0.try_campaign(value))?.map(Leadership::of))
+    }
+
+    /// See [`crate::Election::campaign_for`].
+    pub fn campaign_for(&self, value: &str, at_most: Duration) -> Result<Option<Leadership>> {
+        Ok(wait(self.0.campaign_for(value, at_most))?.map(Leadership::of))
+    }
+
+    /// See [`crate::Election::leader`].
+    pub fn leader(&self) -> Result<Option<Leader>> {
+        wait(self.0.leader())
+    }
+
+    /// See [`crate::Election::observe`].
+    #[must_use]
+    pub fn observe(&self) -> Observer {
+        Observer(self.0.observe())
+    }
+
+    /// See [`crate::Election::lease`].
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self(self.0.lease(lease))
+    }
+}
+
+#[expect(clippy::missing_errors_doc, reason = "they are those of `crate::Leadership`")]
+impl Leadership {
+    blocking_guard_methods!();
+
+    fn of(crate::Leadership(lease, changed): crate::Leadership) -> Self {
+        Self(lease, changed)
+    }
+
+    /// See [`crate::Leadership::put`].
+    pub fn put(&self, value: &str) -> Result<()> {
+        wait(crate::election::put(&self.0, &self.1, value))
+    }
+
+    /// See [`crate::Leadership::resign`].
+    pub fn resign(self) -> Result<Released> {
+        wait(crate::Leadership(self.0, self.1).resign())
+    }
+}
+
+impl Observer {
+    /// See [`crate::Observer::next`].
+    ///
+    /// # Errors
+    ///
+    /// See [`crate::Observer::next`].
+    #[expect(clippy::should_implement_trait, reason = "it fails, and never ends")]
+    pub fn next(&mut self) -> Result<Option<Leader>> {
+        wait(self.0.next())
+    }
+}
+
+debug_guard!(Leadership);

@@ -1,0 +1,274 @@
+//! The election of a leader.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_spec::limits::{LABEL_MAX, LOOK_MAX_MS};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Op, Take, Token};
+
+use crate::acquirer::Acquirer;
+use crate::error::{Error, Operation, Result};
+use crate::inspection::Inspection;
+use crate::lease::{Lease, debug_guard, guard_methods};
+use crate::lost::Released;
+use crate::observe::Call;
+use crate::reentry::Handle;
+use crate::session::{Notice, Stood, Wait};
+
+/// An election: of the candidates, one leads at a time. Each leader has a value, for example its address, which everybody
+/// can read and observe.
+///
+/// An election is a [`Mutex`](crate::Mutex) with a value. A candidate waits like a call of `lock`, first come, first
+/// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A
+/// mutex of the same name excludes the leader.
+///
+/// Elections work on all stores. So far only `memory:` notifies observers and has [`Leadership::put`]. On other stores
+/// observers poll, at least every 5 s.
+///
+/// ```
+/// # fn main() -> leasehold::Result<()> {
+/// #     tokio::runtime::Runtime::new().unwrap().block_on(example())
+/// # }
+/// # async fn example() -> leasehold::Result<()> {
+/// # let leasehold = leasehold::Leasehold::connect("memory:").await?;
+/// let election = leasehold.election("shard 7");
+/// let leadership = election.campaign("10.0.0.3:7000").await?; // waits until it leads
+/// let leader = election.leader().await?.expect("there is one");
+/// assert_eq!((leader.value.as_str(), leader.token), ("10.0.0.3:7000", leadership.token()));
+/// leadership.check()?; // before each effect
+/// leadership.resign().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Election {
+    acquirer: Acquirer,
+    /// The condition variable of the observers.
+    changed: Acquirer,
+}
+
+/// The leadership of a candidate. Dropping it resigns in the background.
+#[must_use = "dropping the leadership resigns at once"]
+pub struct Leadership(pub(crate) Lease, pub(crate) Acquirer);
+
+/// The leader, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Leader {
+    /// The value of the leader.
+    pub value: String,
+    /// The fencing token of its leadership. It is larger than that of every earlier leader.
+    pub token: Token,
+}
+
+/// An observer of an election: see [`Election::observe`].
+#[derive(Debug)]
+pub struct Observer {
+    election: Election,
+    /// The leader that was returned last; `None`: none was returned yet.
+    seen: Option<Option<Leader>>,
+}
+
+impl Election {
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
+        // A lease that was handed on inside the client would still show the value of the first holder.
+        let acquirer = Acquirer::new(client, name, Take::MUTEX).fair();
+        Self { changed: acquirer.companion(), acquirer }
+    }
+
+    /// Waits until this candidate leads, for as long as that takes. The value has at most 256 bytes and no control
+    /// characters. One round trip if nobody leads, and one more to notify observers.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future ends the candidacy. If it was elected at that moment, it resigns.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a value that is too long, and those of [`Mutex::lock`](crate::Mutex::lock).
+    pub async fn campaign(&self, value: &str) -> Result<Leadership> {
+        let lease = self.candidate(value)?.acquire().await?;
+        Ok(self.elected(lease).await)
+    }
+
+    /// Leads if nobody leads or waits, and returns `None` otherwise: see [`Election::campaign`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Election::campaign`] and [`Mutex::try_lock`](crate::Mutex::try_lock).
+    pub async fn try_campaign(&self, value: &str) -> Result<Option<Leadership>> {
+        match self.candidate(value)?.try_acquire().await? {
+            Some(lease) => Ok(Some(self.elected(lease).await)),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for at most `wait`, and returns `None` if the candidate does not lead by then: see [`Election::campaign`].
+    ///
+    /// # Errors
+    ///
+    /// See [`Election::campaign`] and [`Mutex::try_lock_for`](crate::Mutex::try_lock_for).
+    pub async fn campaign_for(&self, value: &str, wait: Duration) -> Result<Option<Leadership>> {
+        match self.candidate(value)?.try_acquire_for(wait).await? {
+            Some(lease) => Ok(Some(self.elected(lease).await)),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the leader, if there is one. One round trip.
+    ///
+    /// # Errors
+    ///
+    /// See [`Mutex::inspect`](crate::Mutex::inspect).
+    pub async fn leader(&self) -> Result<Option<Leader>> {
+        Ok(Leader::of(&self.acquirer.inspect().await?))
+    }
+
+    /// Returns an observer of the leaders. No round trip.
+    #[must_use]
+    pub fn observe(&self) -> Observer {
+        Observer { election: self.clone(), seen: None }
+    }
+
+    /// Sets the lease of a leader, from 100 ms to 24 h: if a leader dies, the next one leads when this time is over.
+    /// Default: the lease of the client, see [`crate::Builder::lease`].
+    #[must_use]
+    pub fn lease(self, lease: Duration) -> Self {
+        Self { acquirer: self.acquirer.lease(lease), changed: self.changed.lease(lease) }
+    }
+
+    fn candidate(&self, value: &str) -> Result<Acquirer> {
+        check_value(value).map_err(|error| self.acquirer.failed(Operation::Lock, error))?;
+        Ok(self.acquirer.labeled(value))
+    }
+
+    async fn elected(&self, lease: Lease) -> Leadership {
+        let leadership = Leadership(lease, self.changed.clone());
+        notify(&self.changed).await;
+        leadership
+    }
+}
+
+impl Leadership {
+    guard_methods!(tasks);
+
+    /// Changes the value of this leader, and notifies observers. Two round trips.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the value may have changed.
+    ///
+    /// # Errors
+    ///
+    /// - `Lost`: this candidate does not lead any more. The value of its successor is not changed.
+    /// - `Invalid`: the value has more than 256 bytes, or control characters.
+    /// - `Unsupported`: the store cannot change a value.
+    /// - Those of [`Mutex::inspect`](crate::Mutex::inspect). After `Unreachable` the value may have changed; put it again.
+    pub async fn put(&self, value: &str) -> Result<()> {
+        put(&self.0, &self.1, value).await
+    }
+
+    /// Ends the leadership, and notifies observers. The next candidate leads before the store replies. Two round trips. See
+    /// [`Guard::release`](crate::Guard::release).
+    ///
+    /// # Cancel safety
+    ///
+    /// The candidate resigns whether the future is completed or dropped.
+    ///
+    /// # Errors
+    ///
+    /// See [`Guard::release`](crate::Guard::release).
+    pub async fn resign(self) -> Result<Released> {
+        let released = self.0.release().await?;
+        notify(&self.1).await;
+        Ok(released)
+    }
+}
+
+impl Observer {
+    /// Waits for a change, and returns the leader from now on, or `None` if nobody leads. The first call returns at once.
+    ///
+    /// It returns the last state and not each one: a leader that was followed by another one meanwhile is not returned. If
+    /// the message of a change is lost, or a leader dies, it returns within 5 s after the change, or after the end of the
+    /// lease. One call takes two round trips for each change.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, no change is lost: the next call returns it.
+    ///
+    /// # Errors
+    ///
+    /// See [`Mutex::inspect`](crate::Mutex::inspect). The next call tries again.
+    pub async fn next(&mut self) -> Result<Option<Leader>> {
+        loop {
+            let Self { election: Election { acquirer, changed }, seen } = self;
+            let early = if is_on(Mutant::P48LooksFirst) { Some(acquirer.inspect().await?) } else { None };
+            // P48: it stands in the queue before it looks, so no change comes between the two.
+            let stood = if changed.has_kind() { changed.stand(Wait::ForEver).await? } else { None };
+            let inspection = match early {
+                Some(early) => early,
+                None => acquirer.inspect().await?,
+            };
+            let left = inspection.holder().map(|holder| holder.remaining);
+            let leader = Leader::of(&inspection);
+            if seen.as_ref() != Some(&leader) {
+                *seen = Some(leader.clone());
+                if let Some(Stood::Notified(hold)) = stood {
+                    changed.lease_of(hold).spend();
+                }
+                return Ok(leader);
+            }
+            let pace = (acquirer.lease_length() / 3).min(Duration::from_millis(LOOK_MAX_MS));
+            let pace = left.map_or(pace, |left| pace.min(left + Duration::from_millis(2)));
+            let notice = match stood {
+                Some(Stood::Notified(hold)) => Some(Ok(Notice::Notified(hold))),
+                Some(Stood::Waits(mut standing)) => changed.within(pace, standing.notice()).await,
+                None => acquirer.within(pace, std::future::pending()).await,
+            };
+            match notice.transpose()? {
+                Some(Notice::Notified(hold)) => changed.lease_of(hold).spend(),
+                Some(Notice::Unsure | Notice::TimedOut) | None => {}
+            }
+        }
+    }
+}
+
+impl Leader {
+    fn of(inspection: &Inspection) -> Option<Self> {
+        let holder = inspection.holder().filter(|holder| !holder.is_cooling_down)?;
+        Some(Self { value: holder.label.clone(), token: holder.token })
+    }
+}
+
+/// Changes the value of a leader, and notifies observers.
+pub(crate) async fn put(lease: &Lease, changed: &Acquirer, value: &str) -> Result<()> {
+    check_value(value).map_err(|error| error.of(Operation::Put, Some(lease.name())))?;
+    lease.put(value).await?;
+    notify(changed).await;
+    Ok(())
+}
+
+/// Notifies the observers, once: they look from time to time as well.
+async fn notify(changed: &Acquirer) {
+    if changed.has_kind() {
+        let _notified_or_not = changed.ask(Call::Notify, |_| Op::Notify { count: u32::MAX }).await;
+    }
+}
+
+fn check_value(value: &str) -> Result<()> {
+    if value.len() > LABEL_MAX || value.chars().any(char::is_control) {
+        let message = format!("the value of a leader must have at most {LABEL_MAX} bytes and no control characters");
+        return Err(Error::invalid(message));
+    }
+    Ok(())
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.acquirer.fmt_as("Election", f)
+    }
+}
+
+debug_guard!(Leadership);
