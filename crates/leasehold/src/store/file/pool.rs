@@ -125,6 +125,8 @@ macro_rules! select {
 const NAMED: &str = select!("grants INDEXED BY grants_of", "session = ?2 AND counter = ?3");
 const UPGRADEABLE: &str = select!("grants INDEXED BY grants_upgradeable", "mode = 1");
 const BY_END: &str = select!("grants INDEXED BY grants_by_end", "end_us > ?2 ORDER BY end_us");
+const COUNT_ENDED: &str =
+    "SELECT count(*), coalesce(sum(units), 0) FROM grants INDEXED BY grants_by_end WHERE name = ?1 AND end_us <= ?2";
 const ENDED: &str = select!("grants INDEXED BY grants_by_end", "end_us <= ?2");
 const ENDING: &str = select!("grants INDEXED BY grants_ending", "state IN (2, 3) ORDER BY end_us, session, counter");
 const OF_SESSION: &str =
@@ -216,9 +218,20 @@ impl<'a> Part<'a> {
                 return Ok(());
             }
         }
-        self.pool.granted = self.read.len();
-        self.pool.taken = self.read.values().map(|grant| grant.units).sum();
+        let taken: u32 = self.read.values().map(|grant| grant.units).sum();
+        let (ended, ended_units) = self.ended(now_us)?;
+        let counted = (self.read.len() + hidden + ended, taken + hidden_units + ended_units);
+        sane(counted == (self.pool.granted, self.pool.taken), "it counts other grants than there are")?;
+        (self.pool.granted, self.pool.taken) = (self.read.len(), taken);
         Ok(())
+    }
+
+    /// Returns the number of grants whose leases have ended, and of their units.
+    fn ended(&self, now_us: u64) -> Result<(usize, u32), Bad> {
+        let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+        let (grants, units) =
+            self.db.prepare_cached(COUNT_ENDED)?.query_row(params![self.name, now_us.cast_signed()], counts)?;
+        Ok((usize::try_from(grants).unwrap_or(usize::MAX), u32::try_from(units).unwrap_or(u32::MAX)))
     }
 
     /// Reads the rows until one of them is the last.
@@ -360,7 +373,7 @@ mod tests {
     fn a_step_finds_its_grants_by_an_index() {
         let db = Connection::open_in_memory().unwrap();
         layout::create(&db).unwrap();
-        for sql in [NAMED, UPGRADEABLE, BY_END, ENDED, ENDING, OF_SESSION, OLDEST, NEXT_SESSION] {
+        for sql in [NAMED, UPGRADEABLE, BY_END, COUNT_ENDED, ENDED, ENDING, OF_SESSION, OLDEST, NEXT_SESSION] {
             let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let count = statement.parameter_count();
             let plan = |row: &Row<'_>| row.get::<_, String>("detail");
