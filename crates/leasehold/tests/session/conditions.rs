@@ -246,7 +246,7 @@ async fn a_wait_that_times_out_holds_the_lock() {
     assert_eq!(woken, Woken::TimedOut);
 }
 
-/// The lock is lost before the waiter stands in the queue. What it knows of the state may be old.
+/// The lock is lost before the waiter stands in the queue. Its knowledge of the state may be old.
 #[tokio::test]
 async fn a_wait_with_a_lost_lock_is_an_error() {
     let mut harness = Harness::new().await;
