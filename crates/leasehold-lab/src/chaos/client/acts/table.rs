@@ -14,6 +14,9 @@ use crate::lease::Lease;
 /// The future of an act.
 pub(super) type ActFuture<'a, T = ()> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
+/// Takes all units of a name.
+type TakeAll = for<'a> fn(&'a Leasehold, &'a str, (Duration, Duration)) -> ActFuture<'a, Result<Option<Taken>>>;
+
 /// A primitive.
 pub(super) struct Primitive {
     /// The classes of its names.
@@ -23,8 +26,7 @@ pub(super) struct Primitive {
     /// Does one act.
     pub(super) act: fn(Turn<'_>) -> ActFuture<'_>,
     /// Takes all units of a name, for a check: the client, the name, the lease, and the longest wait.
-    pub(super) take_all:
-        for<'a> fn(&'a Leasehold, &'a str, (Duration, Duration)) -> ActFuture<'a, Result<Option<Taken>>>,
+    pub(super) take_all: TakeAll,
 }
 
 /// A grant of all units of a name.
