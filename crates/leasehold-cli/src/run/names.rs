@@ -1,4 +1,4 @@
-//! What a run holds: one lock, or several as a multi-lock.
+//! The locks that a run holds: one, or several as a multi-lock.
 
 use std::fmt;
 use std::time::Duration;

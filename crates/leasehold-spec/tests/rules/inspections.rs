@@ -1,4 +1,4 @@
-//! What an inspection shows of a name.
+//! The parts of a name that an inspection shows.
 
 use leasehold_spec::limits::{GRANTS_MAX, SHOWN_MAX};
 use leasehold_spec::{Acquire, GrantState, Inspection, Kind, Op, Outcome, Patience, ShownMode, Take, Token, Waiter};

@@ -1,4 +1,4 @@
-//! What a layout consists of: fields, their widths, and the places that follow from them. The layouts are in `layout.rs`.
+//! The parts of a layout: fields, their widths, and the places that follow from them. The layouts are in `layout.rs`.
 
 use std::ops::Range;
 
