@@ -99,6 +99,7 @@ macro_rules! condvar_guard {
         )*
     };
 }
+#[cfg(feature = "blocking")]
 pub(crate) use condvar_guard;
 
 impl Condvar {

@@ -16,6 +16,7 @@ mod full;
 mod ghosts;
 mod losses;
 mod network;
+mod pools;
 mod processes;
 mod replies;
 mod restart;

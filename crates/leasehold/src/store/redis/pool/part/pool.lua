@@ -18,7 +18,7 @@
 local NOBODY, ZEROS = '----------------------------------------------------------------', '0000000000000000'
 local NEVER = '9000000000000000'
 local R_US, SETTLE_STEPS, TICKET_STEPS, LAPSES, QUEUE_MAX = 60000000, 64, 64, 16, 10000
-local REVOKE_NOTIFIED, SCANNED = 2, 512
+local REVOKE_NOTIFIED, SCANNED, AGAIN_US = 2, 512, 5000000
 local sub, format, now_us = string.sub, string.format, tonumber(now)
 
 --@open

@@ -15,7 +15,7 @@ local function sweep(pool, is_brief)
     pool.cursor, pool.least, pool.marked = '0', NEVER, '-'
   end
   if pool.cursor == '' then return false end
-  local least_us = pool.least + 0
+  local is_one_step, least_us = pool.cursor == '0', pool.least + 0
   local ended, ahead, grants = {}, {}, {}
   local function visit(field, grant)
     local since, length = sub(grant, GRANT.since), sub(grant, GRANT.length)
@@ -36,6 +36,9 @@ local function sweep(pool, is_brief)
   for field, grant in pairs(pool.puts) do
     if grant and sub(field, FIELD.kind) == 'g' then visit(field, grant) end
   end
+  -- A cursor means nothing to another run of the server. A scan of several steps may have missed a grant, so the next one
+  -- begins soon (P35).
+  if cursor == '0' and not is_one_step then least_us = math.min(least_us, now_us + AGAIN_US) end
   pool.least = format('%016.0f', least_us)
   if cursor == '0' then
     pool.soonest, pool.cursor = pool.least, ''
