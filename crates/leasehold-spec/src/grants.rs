@@ -30,8 +30,8 @@ pub struct Grants {
 /// - if somebody waits: of the grants that are revoked or cool down, those that end first, until one of them is not
 ///   changed by the step.
 ///
-/// For an inspection it reads the grants with the smallest tokens whose leases have not ended. All other grants are a number,
-/// their units, and a time.
+/// For an inspection it reads the grants with the smallest tokens whose leases have not ended. All other grants are a
+/// number, their units, and a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unread {
     /// The number of grants.

@@ -103,6 +103,12 @@ impl Kind {
         !matches!(self, Self::Mutex)
     }
 
+    /// Whether a waiter of such a name waits for the end of a lease.
+    #[must_use]
+    pub const fn has_holders(self) -> bool {
+        !matches!(self, Self::Condition | Self::Latch)
+    }
+
     /// Returns the name of the kind, for messages.
     #[must_use]
     pub const fn word(self) -> &'static str {

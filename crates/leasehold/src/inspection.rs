@@ -67,8 +67,8 @@ pub enum Mode {
     Upgrade,
     /// Permits of a semaphore.
     Permits,
-    /// A waiter of a condition variable or of a latch. A holder of a condition variable is a waiter that was notified, and has
-    /// not locked its lock again yet.
+    /// A waiter of a condition variable or of a latch. A holder of a condition variable is a waiter that was notified, and
+    /// has not locked its lock again yet.
     Notified,
 }
 

@@ -5,8 +5,8 @@
 //! write, with their receivers, in order. So the same front serves a simulated network, where a seed decides when each
 //! byte moves, and a real listener that a test makes misbehave after the fifth answer.
 //!
-//! Its answers about mutexes are equal to those of Redis, to the byte: `tests/front.rs` sends the same requests to both. Those
-//! about pools say the same, but it knows when a lease ends where Redis knows a bound (`pool.rs`). That includes
+//! Its answers about mutexes are equal to those of Redis, to the byte: `tests/front.rs` sends the same requests to both.
+//! Those about pools say the same, but it knows when a lease ends where Redis knows a bound (`pool.rs`). That includes
 //! facts that `step` does not model, such as whether a record is a string or a hash, since the scripts have shorter
 //! answers for a string. It knows the commands that the client sends (`handshake.rs`, `link.rs` and `call.rs` of the
 //! library), and no other part of Redis.

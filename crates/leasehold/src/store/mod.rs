@@ -148,8 +148,8 @@ pub trait Link: Send + Sync + 'static {
     /// ([`inspect_whole`]).
     fn inspect(&self, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>>;
 
-    /// Renews many grants of names of one kind, and returns one answer for each, in order. A fault of one name does not affect
-    /// the others.
+    /// Renews many grants of names of one kind, and returns one answer for each, in order. A fault of one name does not
+    /// affect the others.
     fn renew(&self, batch: &[(Name, Renew)], kind: Kind) -> Pending<Vec<Result<Answer, Fault>>>;
 
     /// Returns a page of the names that have a record, in no order, and the number of the next page. Page 0 is the first,

@@ -1,5 +1,5 @@
-//! Reads the record of a pool, independently of the scripts: it checks the form of every field, the sums and bounds that the
-//! record has of its grants, and both ends of every link of the queue. Nothing may be left over.
+//! Reads the record of a pool, independently of the scripts: it checks the form of every field, the sums and bounds that
+//! the record has of its grants, and both ends of every link of the queue. Nothing may be left over.
 
 use std::collections::BTreeMap;
 

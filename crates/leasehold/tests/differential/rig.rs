@@ -272,8 +272,8 @@ impl Rig {
     }
 }
 
-/// Whether an answer is the one that is expected. Of a pool the store knows a bound of the first end. So the reply to a waiter
-/// has at most the rest of the first lease, rounded up to ms.
+/// Whether an answer is the one that is expected. Of a pool the store knows a bound of the first end. So the reply to a
+/// waiter has at most the rest of the first lease, rounded up to ms.
 fn agree(answer: &Answer, expected: &Answer, kind: Kind) -> bool {
     let left = |answer: &Answer| match answer.outcome {
         Outcome::Queued { left_us, .. } | Outcome::Busy { left_us } if kind.is_pool() => Some(left_us),

@@ -9,12 +9,10 @@ use std::sync::Arc;
 use leasehold_spec::limits::{RANGE_MAX, RUN_PASSES};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Kind, Name, Op, Outcome, Patience, Place, Rest};
+use leasehold_spec::{Acquire, Answer, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place, Rest};
 use tokio::sync::oneshot;
 
 use super::attempt::{Attempt, Phase, Requester};
-use super::close;
-use super::condition;
 use super::connections::{Reply, Route};
 use super::effects::Verdict;
 use super::grant::{Entering, Others, claim_first, end, enter};
@@ -29,7 +27,7 @@ use super::refusals::{full, refused};
 use super::release::{fail, finish, give_back, note_present, return_ghost};
 use super::replies::{await_repetition, give_lane_up, leave_to_thread, note};
 use super::turn::Turn;
-use super::upgrade;
+use super::{close, condition, upgrade};
 use crate::clock::Term;
 use crate::error::{Error, ErrorKind, Result};
 use crate::lost::LostReason;
@@ -294,8 +292,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     attempt.latest = answer.highest;
     attempt.ticket = Some(ticket);
     let (lease_ms, name, queue) = (attempt.terms.lease_ms, attempt.name.clone(), attempt.queue());
-    // Without one there is no lease whose end a waiter could watch.
-    let has_holder = !matches!(attempt.terms.take.kind, Kind::Condition | Kind::Latch);
+    let has_holder = attempt.terms.take.kind.has_holders();
     if attempt.only_tries_to_upgrade() && !attempt.is_held() {
         // The reply to an acquire from before.
         attempt.in_flight = None;

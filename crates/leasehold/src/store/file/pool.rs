@@ -197,8 +197,8 @@ impl<'a> Part<'a> {
         Ok(held)
     }
 
-    /// Reads the oldest grants whose leases have not ended and that are to be shown. Of a large pool it counts the others as
-    /// they stand in the record, with those that have ended.
+    /// Reads the oldest grants whose leases have not ended and that are to be shown. Of a large pool it counts the others
+    /// as they stand in the record, with those that have ended.
     pub(super) fn read_shown(&mut self, now_us: u64, mut is_shown: impl FnMut(&Grant) -> bool) -> Result<(), Bad> {
         let is_large = self.pool.granted > COUNTED_WHOLE;
         let (mut hidden, mut hidden_units) = (0, 0);

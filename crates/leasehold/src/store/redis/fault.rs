@@ -268,7 +268,8 @@ pub(super) fn lacking(at: &str, missing: &[&str], all: &Rights) -> Error {
 pub(super) fn lacking_for_pools(at: &str, missing: &[&str]) -> Error {
     let missing = missing.join(" ");
     let message = format!(
-        "the user at the Redis at {at} lacks {missing}, which read-write locks and semaphores need: grant it with ACL SETUSER"
+        "the user at the Redis at {at} lacks {missing}, which read-write locks and semaphores need: grant it with ACL \
+         SETUSER"
     );
     Error::new(ErrorKind::Denied, message)
 }

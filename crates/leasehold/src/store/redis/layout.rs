@@ -139,7 +139,7 @@ layouts! {
         keep: Nested(&TIME), "time until which the record is kept, in µs";
         flags: Nested(&FLAGS), "U a grant may be upgraded; M a grant may be marked or cool down; - neither";
         released: Nested(&ID), "grant ID that was released last, or 64 dashes";
-        least: Nested(&TIME), "during a scan of the grants: of those that it has seen, none ends before this time, in µs";
+        least: Nested(&TIME), "during a scan of the grants: none that it has seen ends before this time, in µs";
         cursor: Rest, "during a scan: where it goes on";
     }
     WAITERS {

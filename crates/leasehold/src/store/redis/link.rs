@@ -6,7 +6,8 @@ use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
 
 use super::batch::in_parts;
 use super::fault;
-use super::pool::request::{Encoding, Request, restless};
+use super::pool::encoding::Encoding;
+use super::pool::request::{Request, renewals, restless};
 use super::reply::{self, To};
 use super::wire::{Heard, Wire};
 use super::words::Reply;
@@ -134,7 +135,7 @@ fn is_elsewhere(encoding: Encoding, reply: Option<&Reply<Answer>>) -> bool {
 
 async fn renew(mut wire: Wire, batch: Vec<(Name, Renew)>, encoding: Encoding) -> Vec<Result<Answer, Fault>> {
     let each: Vec<_> = batch.iter().map(|(name, renew)| (name, renew)).collect();
-    let text = match encoding.renew(&wire.keys, &each) {
+    let text = match renewals(&wire.keys, &each, encoding) {
         Ok(call) => wire.run(&call, None).await,
         Err(error) => Err(Fault::Refused(error)),
     };

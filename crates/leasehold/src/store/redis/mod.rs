@@ -74,7 +74,8 @@ pub(crate) use source::assemble;
 pub(crate) use url::{NAMES, Target, decode};
 
 use self::keys::Keys;
-use self::pool::request::{Encoding, Request};
+use self::pool::encoding::Encoding;
+use self::pool::request::{Request, renewals};
 use crate::error::Error;
 use crate::store::{Guess, Link, Store, StoreProfile};
 use crate::world::{Pending, World};
@@ -108,7 +109,7 @@ impl RedisStore {
     pub fn renewal(&self, batch: &[(Name, Renew)], kind: Kind) -> Result<Vec<u8>, Error> {
         let keys = Keys::new(&self.target.prefix);
         let batch: Vec<_> = batch.iter().map(|(name, renew)| (name, renew)).collect();
-        let call = Encoding::of(kind).renew(&keys, &batch)?;
+        let call = renewals(&keys, &batch, Encoding::of(kind))?;
         Ok(call.by_digest().get_packed_command())
     }
 }

@@ -15,7 +15,7 @@ use super::inspection::inspection;
 use super::keys::Keys;
 use super::layout::field;
 use super::pool::call::kind;
-use super::pool::request::Encoding;
+use super::pool::encoding::Encoding;
 use super::scripts::Family;
 use super::words::{Reply, Words, is_begun, number, token};
 

@@ -8,8 +8,8 @@
 --          OTHER | FOREIGN type | NEWER version
 -- EFFECTS  none. The secret part of a grant ID does not leave the store: a client that knows it can release.
 -- RETRY    safe
--- COST     TIME, HMGET, HSCAN; with a queue HMGET for each of the first 16 waiters. Of more than SCANNED grants it shows any 16,
---          and counts those that have ended
+-- COST     TIME, HMGET, HSCAN; with a queue HMGET for each of the first 16 waiters. Of more than SCANNED grants it shows
+--          any 16, and counts those that have ended
 --@clock
 --@pool
 local SHOWN = 16
@@ -24,7 +24,9 @@ for at = 1, #stored, 2 do
     units = units + sub(grant, GRANT.units)
     held[#held + 1] = sub(grant, GRANT.token) .. ' ' .. sub(stored[at], FIELD.public) .. ' '
 --&
-      .. format('%.0f', sub(grant, GRANT.units)) .. ' ' .. sub(grant, GRANT.mode) .. ' ' .. labelled(sub(grant, GRANT.label))
+      .. format('%.0f', sub(grant, GRANT.units)) .. ' ' .. sub(grant, GRANT.mode) .. ' '
+--&
+      .. labelled(sub(grant, GRANT.label))
     held[held[#held]] = lease_of(grant) .. ' ' .. sub(grant, GRANT.state)
   end
 end
@@ -52,7 +54,9 @@ while who and who ~= NOBODY and shown < SHOWN do
   local share = sub(waiter, WAITER.share)
   said[#said + 1] = 'w ' .. sub(waiter, WAITER.limit) .. ' ' .. sub(who, ID.public) .. ' '
 --&
-    .. format('%.0f', sub(share, SHARE.units)) .. ' ' .. sub(share, SHARE.mode) .. ' ' .. labelled(sub(waiter, WAITER.label))
+    .. format('%.0f', sub(share, SHARE.units)) .. ' ' .. sub(share, SHARE.mode) .. ' '
+--&
+    .. labelled(sub(waiter, WAITER.label))
   who, shown = after, shown + 1
 end
 return table.concat(said, ' ')

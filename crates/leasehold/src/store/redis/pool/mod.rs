@@ -6,11 +6,12 @@
 //! | `acquire.lua`, `renew.lua`, … | one script for each operation: its short path, then the long one |
 //! | `part/` | the functions that the long paths share |
 //! | `call.rs` | the arguments of the scripts |
-//! | `request.rs` | which scripts carry a request out: those of a mutex, or those of a pool (P36) |
+//! | `encoding.rs`, `request.rs` | which scripts carry a request out: those of a mutex, or those of a pool (P36) |
 //!
-//! Their replies are read in `../reply.rs`, with those of a mutex.
+//! Their replies are read in `store/redis/reply.rs`, with those of a mutex.
 
 pub(super) mod call;
+pub(super) mod encoding;
 #[cfg(leasehold_lab)]
 pub(super) mod mutants;
 pub(super) mod request;

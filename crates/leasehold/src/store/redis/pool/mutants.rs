@@ -1,4 +1,4 @@
-//! Seeded flaws in the scripts of pools: see `../mutants.rs`.
+//! Seeded flaws in the scripts of pools: see `store/redis/mutants.rs`.
 
 /// The name of the flaw, the script, the text to replace, and its replacement.
 pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[

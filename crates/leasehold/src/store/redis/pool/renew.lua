@@ -39,7 +39,9 @@ local function renew(name, want, not_after)
     local had = sub(grant, GRANT.length)
     if sub(grant, GRANT.state) ~= 'P' or had > length then length = had end
   end
-  grant = sub(grant, GRANT.nonce) .. 'H' .. sub(grant, GRANT.mode.to.token) .. since .. length .. sub(grant, GRANT.label)
+  grant = sub(grant, GRANT.nonce) .. 'H' .. sub(grant, GRANT.mode.to.token) .. since .. length
+--&
+    .. sub(grant, GRANT.label)
   change(pool, field, grant)
   return 'RENEWED' .. save(pool) .. ' ' .. lease_of(grant)
 end

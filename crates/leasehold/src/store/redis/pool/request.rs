@@ -7,18 +7,12 @@
 use leasehold_spec::{Acquire, Answer, Kind, LostHow, Mode, Name, Op, Outcome, Refusal, Renew, Take, Token};
 
 use super::call;
+use super::encoding::Encoding;
 use crate::error::Error;
 use crate::store::redis::call::Call;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::reply::To;
 use crate::store::{Fault, Guess};
-
-/// The scripts that know a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::store::redis) enum Encoding {
-    Mutex,
-    Pool,
-}
 
 /// A call, what its reply does not repeat, and what its answer means for the request.
 pub(in crate::store::redis) struct Request {
@@ -28,35 +22,15 @@ pub(in crate::store::redis) struct Request {
     is_stand_in: bool,
 }
 
-impl Encoding {
-    /// Returns the encoding of a name of this kind.
-    pub(in crate::store::redis) const fn of(kind: Kind) -> Self {
-        if kind.is_pool() { Self::Pool } else { Self::Mutex }
-    }
-
-    /// Returns the encoding that a request probably finds.
-    pub(in crate::store::redis) const fn expected(op: &Op, guess: Guess) -> Self {
-        match op {
-            Op::Acquire(acquire) => Self::of(acquire.take.kind),
-            Op::Lower { .. } | Op::Resize { .. } => Self::Pool,
-            Op::Reserve { .. } => Self::Mutex,
-            _ => Self::of(guess.kind),
-        }
-    }
-
-    pub(in crate::store::redis) const fn other(self) -> Self {
-        match self {
-            Self::Mutex => Self::Pool,
-            Self::Pool => Self::Mutex,
-        }
-    }
-
-    /// Returns one call with renewals of many names.
-    pub(in crate::store::redis) fn renew(self, keys: &Keys, batch: &[(&Name, &Renew)]) -> Result<Call, Error> {
-        match self {
-            Self::Mutex => Call::renew(keys, batch),
-            Self::Pool => call::renew(keys, batch),
-        }
+/// Returns one call with renewals of many names.
+pub(in crate::store::redis) fn renewals(
+    keys: &Keys,
+    batch: &[(&Name, &Renew)],
+    encoding: Encoding,
+) -> Result<Call, Error> {
+    match encoding {
+        Encoding::Mutex => Call::renew(keys, batch),
+        Encoding::Pool => call::renew(keys, batch),
     }
 }
 

@@ -45,8 +45,9 @@ end
 -- Returns why a request is refused: it contradicts the record (P31), or can never fit (P40).
 local function refusal(pool, begins, share)
   pool.begins = pool.begins or begins
-  if pool.begins ~= begins then return ' other ' .. sub(pool.begins, POOL.kind) .. ' ' .. sub(pool.begins, POOL.limit) end
+  local function says(word, of) return word .. sub(of, POOL.kind) .. ' ' .. sub(of, POOL.limit) end
+  if pool.begins ~= begins then return says(' other ', pool.begins) end
   pool.limit = sub(begins, POOL.limit) + 0
   local units = sub(share, SHARE.units) + 0
-  if units < 1 or units > pool.limit then return ' many ' .. sub(begins, POOL.kind) .. ' ' .. sub(begins, POOL.limit) end
+  if units < 1 or units > pool.limit then return says(' many ', begins) end
 end

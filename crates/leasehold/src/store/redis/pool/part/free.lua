@@ -11,8 +11,8 @@ if record and grant and not got[2] and #record == POOL.size and sub(grant, GRANT
   -- If the last grant of a record that is kept for long ends, the record gets another time to live.
   if taken ~= '000000000000' or sub(record, POOL.keep) - sub(grant, GRANT.since) <= 120000000
     and sub(grant, GRANT.length) <= '00060000' then
-    redis.call('HSET', KEYS[1], 'r', sub(record, POOL.version.to.limit) .. taken .. sub(record, POOL.last.to.keep) .. flags
-      .. ARGV[1] .. sub(record, POOL.least))
+    redis.call('HSET', KEYS[1], 'r', sub(record, POOL.version.to.limit) .. taken .. sub(record, POOL.last.to.keep)
+      .. flags .. ARGV[1] .. sub(record, POOL.least))
     redis.call('HDEL', KEYS[1], field)
     return 'B' .. sub(record, POOL.last)
   end

@@ -20,9 +20,9 @@ local function notify_next(pool)
   end
   if not ending then return end
   local who, looked_at, notified, before = pool.head, 0, 0, nil
-  local rest = ' ' .. sub(ending, GRANT.token) .. ' ' .. format('%.0f', end_of(ending) - now_us) .. ' ' .. now .. ' ' .. level(pool)
+  local rest = ' ' .. sub(ending, GRANT.token) .. ' ' .. format('%.0f', end_of(ending) - now_us) .. ' ' .. now
 --&
-    .. ' D 00000001 ' .. pool.name
+    .. ' ' .. level(pool) .. ' D 00000001 ' .. pool.name
   while who and who ~= NOBODY and looked_at < SETTLE_STEPS and notified < REVOKE_NOTIFIED do
     local waiter, after = read_two(pool, who)
     local alive, listens = is_alive(pool, who, waiter)

@@ -1,5 +1,5 @@
--- open: defines `open`, which reads the record: `got` are its fields, unless it is nil. Returns a table, or a refusal, which
--- has no field `puts`.
+-- open: defines `open`, which reads the record: `got` are its fields, unless it is nil. Returns a table, or a refusal,
+-- which has no field `puts`.
 local function open(name, id, got)
   local own = id or NOBODY
   got = got or redis.pcall('HMGET', name, 'r', 'q', 'u', 'g' .. sub(own, ID.public), 'e' .. own)

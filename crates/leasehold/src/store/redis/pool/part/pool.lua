@@ -1,7 +1,7 @@
 -- pool: the long path of every script of pools.
 --
 -- The long paths of pools are functions over one table: a step of a pool can serve 64 waiters, and the functions cost less
--- than that. The short paths come before them in each script, and are text like those of a mutex: see the `open` of a mutex.
+-- than that. The short paths come before them in each script. They are text, like those of a mutex: see its `open`.
 --
 -- THE RECORD is a hash. docs/PROTOCOL.md has its layouts as tables.
 --
@@ -13,7 +13,7 @@
 --     n<id>       the grant ID of the entry after
 --
 -- BOUNDS. No lease ends before `soonest`, and none begins after `newest` (P35). So the usual step reads one grant, and not
--- thousands. A step that finds `soonest` in the past scans the grants, SCANNED at a time: see part/sweep.lua. While the scan
+-- thousands. A step that finds `soonest` in the past scans the grants, SCANNED at a time: see `sweep`. While the scan
 -- is not over, `least` is a bound of the ends that it has seen, and `cursor` is where it goes on.
 local NOBODY, ZEROS = '----------------------------------------------------------------', '0000000000000000'
 local NEVER = '9000000000000000'

@@ -12,8 +12,9 @@ local function save(pool)
   end
   -- A name that was never granted leaves nothing behind.
   if pool.record or pool.last ~= ZEROS then
-    put('r', pool.begins .. format('%012.0f', pool.units * 1000000 + pool.grants) .. pool.last .. pool.soonest .. pool.newest
-      .. format('%016.0f', pool.keep) .. pool.upgradeable .. pool.marked .. pool.released .. pool.least .. pool.cursor,
+    put('r', pool.begins .. format('%012.0f', pool.units * 1000000 + pool.grants) .. pool.last .. pool.soonest
+      .. pool.newest .. format('%016.0f', pool.keep) .. pool.upgradeable .. pool.marked .. pool.released
+      .. pool.least .. pool.cursor,
       pool.record)
   end
   local is_idle = pool.counts == 0 and not pool.upgrade

@@ -50,6 +50,6 @@ local function push(pool, who, waiter, share, length, label)
     pool.keep = math.max(now_us + lease_ms * 1000, token + 0) + R_US
   end
   if pool.handed == '-' or pool.handed < length then pool.handed = length end
-  tell(pool, who, 'lh1 G ' .. who .. ' ' .. token .. ' ' .. length .. '000 ' .. now .. ' ' .. level(pool) .. ' D 00000001 '
-    .. pool.name)
+  tell(pool, who, 'lh1 G ' .. who .. ' ' .. token .. ' ' .. length .. '000 ' .. now .. ' ' .. level(pool)
+    .. ' D 00000001 ' .. pool.name)
 end

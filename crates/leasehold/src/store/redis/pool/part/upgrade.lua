@@ -21,8 +21,8 @@ if not queues then
   return 'BUSY' .. save(pool) .. left
 end
 if not waits then
-  pool.upgrade = asked .. limit .. now .. (ticket or now) .. place .. ARGV[2] .. of .. of_token .. sub(share, SHARE.units)
+  pool.upgrade = asked .. limit .. now .. (ticket or now) .. place .. ARGV[2] .. of .. of_token
 --&
-    .. ARGV[5]
+    .. sub(share, SHARE.units) .. ARGV[5]
 end
 return 'QUEUED' .. save(pool) .. ' ' .. sub(pool.upgrade, UPGRADE.ticket) .. left .. (waits and ' before' or ' now')
