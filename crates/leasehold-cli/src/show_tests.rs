@@ -133,13 +133,16 @@ fn shape(lines: &[String]) -> Vec<String> {
 }
 
 async fn waits(client: &leasehold::Leasehold, count: usize) -> Inspection {
-    loop {
-        let seen = client.mutex("a").inspect().await.unwrap();
-        if seen.waiters == count {
-            return seen;
+    let waiting = async {
+        loop {
+            let seen = client.mutex("a").inspect().await.unwrap();
+            if seen.waiters == count {
+                return seen;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    };
+    tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("they wait")
 }
 
 #[tokio::test]

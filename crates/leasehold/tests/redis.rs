@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::fence::{Access, RedisFence};
-use leasehold::seam::{FENCE_RIGHTS, RIGHTS};
+use leasehold::seam::{FENCE_RIGHTS, POOL_RIGHTS, RIGHTS};
 use leasehold::{Error, ErrorKind, Guard, Leasehold, Released, Result, Token};
 use leasehold_testkit::{RedisServer, Value, wait_until};
 use tokio::task::JoinHandle;
@@ -108,6 +108,65 @@ async fn the_rights_that_are_named_are_enough() {
     set_user(&server, &[&fewer[..], &["~lh1:*", "&lh1:inbox:*"]].concat());
     let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
     assert_eq!(client.mutex("stock").lock().await.unwrap().release().await.unwrap(), Released::Released);
+}
+
+/// A user of mutexes needs no right that only read-write locks and semaphores need. Their first call names the right.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_of_pools_is_named_by_their_first_call() {
+    let server = RedisServer::start();
+    let named: Vec<&str> = RIGHTS.split(' ').collect();
+    set_user(&server, &[&named[..], &["~lh1:*", "&lh1:inbox:*"]].concat());
+    let client = Leasehold::connect(&worker(&server, "/1")).await.unwrap();
+    assert_eq!(client.mutex("stock").lock().await.unwrap().release().await.unwrap(), Released::Released);
+    let says = format!("lacks {POOL_RIGHTS}, which read-write locks and semaphores need");
+    for refused in [
+        client.rw_lock("prices").try_read().await.map(drop),
+        client.rw_lock("prices").write().await.map(drop),
+        client.semaphore("database", 2).acquire().await.map(drop),
+        client.semaphore("database", 2).resize(3).await.map(drop),
+    ] {
+        assert_says(&refused.unwrap_err(), ErrorKind::Denied, &[&says]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rights_of_pools_are_enough() {
+    let server = RedisServer::start();
+    let rights: Vec<&str> = RIGHTS.split(' ').chain(POOL_RIGHTS.split(' ')).collect();
+    set_user(&server, &[&rights[..], &["~lh1:*", "&lh1:inbox:*"]].concat());
+    let client = Leasehold::connect(&worker(&server, "/1")).await.unwrap();
+    let lock = client.rw_lock("prices");
+    // A lease that ends by time: a later step scans the grants.
+    let ended = lock.clone().fixed_lease(Duration::from_millis(300)).read().await.unwrap();
+    let reader = lock.upgradeable_read().await.unwrap();
+    let writer = in_time("the upgrade", reader.upgrade()).await.unwrap();
+    assert!(ended.check().is_err());
+    let waiting = tokio::spawn({
+        let lock = lock.clone();
+        async move { lock.read().await }
+    });
+    while lock.inspect().await.unwrap().waiters != 1 {
+        tokio::task::yield_now().await;
+    }
+    let reader = writer.downgrade();
+    let next = in_time("a reader beside it", waiting).await.unwrap().unwrap();
+    drop((reader, ended));
+    let holder = in_time("one holder", async {
+        loop {
+            let seen = lock.inspect().await.unwrap();
+            if seen.holder_count == 1 {
+                return seen.holder().cloned().unwrap();
+            }
+        }
+    });
+    let _revoked = lock.revoke(&holder.await, Duration::ZERO).await.unwrap();
+    assert!(in_time("its loss", next.lost()).await.reason().to_string().contains("revoked"));
+    let pool = client.semaphore("database", 2);
+    pool.resize(3).await.unwrap();
+    let permit = client.semaphore("database", 3).acquire_many(3).await.unwrap();
+    assert_eq!(permit.release().await.unwrap(), Released::Released);
+    // The log also has refusals that a script ignored by `pcall`.
+    assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "the server refused a command");
 }
 
 /// Every right is necessary. If one is missing, connecting fails before the first lock, and the error names the right.

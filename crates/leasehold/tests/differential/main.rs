@@ -7,6 +7,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod cases;
+mod chance;
 mod decode;
 mod decode_pool;
 mod full;

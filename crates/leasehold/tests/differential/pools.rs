@@ -3,12 +3,12 @@
 use leasehold::seam::Guess;
 use leasehold_spec::limits::{LEASE_MAX_MS, RETENTION_MS, REVOKE_GRACE_MS};
 use leasehold_spec::{
-    Acquire, Contention, From, GrantId, GrantState, Hears, Kind, Mode, Op, Order, Outcome, Patience, Place, Renew,
-    Take, Token,
+    Acquire, Contention, From, GrantId, GrantState, Hears, Kind, Mode, Op, Outcome, Patience, Renew, Take, Token,
 };
 use leasehold_testkit::Random;
 use leasehold_testkit::differential::{LABELS, NAMES};
 
+use crate::chance;
 use crate::rig::{Lock, Rig};
 
 /// An acquire that was sent once. It may be sent again, with any result of the first one.
@@ -154,25 +154,11 @@ impl<'a> PoolHistory<'a> {
     }
 
     fn place(&mut self) -> Patience {
-        let limit_ms = match self.random.below(4) {
-            0 => Some(*self.random.pick(&[0, 1, 400, 5_000, 31_536_000_000])),
-            _ => None,
-        };
-        Patience::Queue(Place {
-            claim_ms: *self.random.pick(&[1_000, 1_000, 2_500, 100_000]),
-            limit_ms,
-            ticket: None,
-            hears: if self.random.chance(80) { Hears::Listens } else { Hears::Polls },
-            order: if self.random.chance(20) { Order::Strict } else { Order::Relaxed },
-        })
+        chance::place(&mut self.random)
     }
 
     fn not_after_us(&mut self) -> u64 {
-        let now_us = self.rig.now_us();
-        match self.random.below(12) {
-            0 => now_us - self.random.within(0, 3_000_000),
-            _ => now_us + 2_000_000,
-        }
+        chance::not_after_us(&mut self.random, self.rig.now_us())
     }
 
     fn acquire_anew(&mut self, take: Take, patience: Patience) {
@@ -324,19 +310,8 @@ impl<'a> PoolHistory<'a> {
     /// Moves the clock to the end of a lease, past the retention, or back.
     fn move_clock(&mut self) {
         let first_us = self.locks[0].model.grants.first_end_us().unwrap_or(0);
-        let left_us = i64::try_from(first_us.saturating_sub(self.rig.now_us())).unwrap_or(0);
-        let by_us = match self.random.below(12) {
-            0..=3 => left_us + 1_000,
-            4 => left_us - 20_000,
-            5 => 20_000_000,
-            6 => 70_000_000,
-            7 => 200_000,
-            8 => -1_500_000,
-            9 => -40_000_000,
-            10 => -300_000_000,
-            _ => 2_000_000,
-        };
-        let bounded = by_us.clamp(-86_400_000_000, 2 * 86_400_000_000);
-        self.rig.move_clock(bounded, &mut self.locks);
+        let left_us = first_us.saturating_sub(self.rig.now_us());
+        let by_us = chance::step_of_clock(&mut self.random, left_us);
+        self.rig.move_clock(by_us, &mut self.locks);
     }
 }

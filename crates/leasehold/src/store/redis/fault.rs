@@ -269,7 +269,7 @@ pub(super) fn lacking_for_pools(at: &str, missing: &[&str]) -> Error {
     let missing = missing.join(" ");
     let message = format!(
         "the user at the Redis at {at} lacks {missing}, which read-write locks and semaphores need: grant it with ACL \
-         SETUSER"
+         SETUSER, and connect again"
     );
     Error::new(ErrorKind::Denied, message)
 }

@@ -96,12 +96,16 @@ layouts! {
         hears: Bytes(1), "L listens, P polls";
         order: Bytes(1), "s strict, r relaxed";
     }
-    ENTRY {
+    /// Every waiter begins like this: `alive` and `is_alive` read no more of it.
+    STAND {
         limit: Nested(&TIME), "time limit in µs; 0: none";
         seen: Nested(&TIME), "time when the waiter was last seen, in µs";
         ticket: Nested(&TIME), "ticket";
         place: Inline(&PLACE), "";
         lease: Nested(&LENGTH), "length of the lease in ms";
+    }
+    ENTRY {
+        stand: Inline(&STAND), "";
         before: Nested(&ID), "grant ID of the entry before; unused in the head";
         tail: Inline(&TAIL), "";
     }
@@ -165,22 +169,14 @@ layouts! {
         label: Rest, "label";
     }
     WAITER {
-        limit: Nested(&TIME), "time limit in µs; 0: none";
-        seen: Nested(&TIME), "time when the waiter was last seen, in µs";
-        ticket: Nested(&TIME), "ticket";
-        place: Inline(&PLACE), "";
-        lease: Nested(&LENGTH), "length of the lease in ms";
+        stand: Inline(&STAND), "";
         before: Nested(&ID), "grant ID of the entry before; unused in the head";
         share: Nested(&SHARE), "mode (P plain, U upgradeable) and number of units";
         label: Rest, "label";
     }
     UPGRADE {
         id: Nested(&ID), "grant ID of the upgrade";
-        limit: Nested(&TIME), "time limit in µs; 0: none";
-        seen: Nested(&TIME), "time when the waiter was last seen, in µs";
-        ticket: Nested(&TIME), "ticket";
-        place: Inline(&PLACE), "";
-        lease: Nested(&LENGTH), "length of the lease in ms";
+        stand: Inline(&STAND), "";
         of: Nested(&ID), "grant ID of the grant that it replaces";
         token: Nested(&TOKEN), "token of that grant";
         units: Bytes(6), "number of units";

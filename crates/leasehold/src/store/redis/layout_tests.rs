@@ -11,8 +11,7 @@ use crate::store::redis::source::{lua_files, without_comments};
 const FORMS: [&str; 6] = ["from", "behind", "offset", "size", "short", "to"];
 
 /// Fields that neither a script nor Rust names: their layout, and why.
-const UNNAMED: [(&str, &str, &str); 11] = [
-    ("UPGRADE", "seen", "read as that of an entry"),
+const UNNAMED: [(&str, &str, &str); 10] = [
     ("COUNTS", "entries", "scripts count both kinds of entries as one number"),
     ("MARKER", "version", "compared as text, as far as its letter"),
     ("BRIEF", "word", "compared as text"),

@@ -100,6 +100,9 @@ impl RedisLink {
 
 /// The number of times that a request may find the record in the other encoding. A record changes it only if it ends and
 /// another client begins another one, so the second time is a rare one.
+///
+/// The call to the other scripts comes after the requests that were sent in the meantime, as after NOSCRIPT: see `wire.rs`.
+/// Nothing of the request was carried out before.
 const ENCODINGS: usize = 4;
 
 async fn apply(
