@@ -22,8 +22,8 @@ use crate::reentry::Handle;
 /// [`Latch::keep`]), and as long as somebody waits. After that, calls fail with [`ErrorKind::Absent`]: a caller that comes
 /// too late does not wait for count-downs that came before.
 ///
-/// Creating the value is cheap, and does no I/O. So far only the store `memory:` has latches. Others refuse the first call
-/// with `Unsupported`.
+/// Creating the value is cheap, and does no I/O. So far only the stores `memory:` and `file:` have latches. Others refuse
+/// the first call with `Unsupported`.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
