@@ -4,6 +4,7 @@
 //! of the others. The rows of a latch that is gone stay behind, and a sweep removes them, some at a time.
 
 use leasehold_spec::limits::LEASE_MAX_MS;
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Delivery, Event, GrantId, Latch, Op};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -30,7 +31,7 @@ pub(super) fn read_named(db: &Connection, name: i64, latch: &mut Latch, op: &Op)
     let (session, counter, nonce) = cells(*id);
     let is_counted: bool =
         db.prepare_cached(COUNTED)?.query_row(params![name, session, counter, nonce], |row| row.get(0))?;
-    if is_counted {
+    if is_counted && !is_on(Mutant::P44ReadsNoCount) {
         let unread = latch.unread.checked_sub(1);
         latch.unread = unread.ok_or_else(|| Bad::Nonsense("a latch counts other count-downs than there are".into()))?;
         latch.counted.insert(*id);
@@ -74,7 +75,7 @@ pub(super) fn forget(db: &Connection, name: i64) -> Result<(), Bad> {
 
 /// Notes the waiters that the deletion of a latch has notified. They have no rows any more.
 pub(super) fn note_dismissed(db: &Connection, name: i64, op: &Op, deliveries: &[Delivery]) -> Result<(), Bad> {
-    if !matches!(op, Op::DeleteLatch { .. }) {
+    if !matches!(op, Op::DeleteLatch { .. }) || is_on(Mutant::P44DeletesSilently) {
         return Ok(());
     }
     for told in deliveries.iter().filter(|told| told.event == Event::Ending) {

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
     Delivery, Entry, Grant, GrantId, GrantState, Grants, Kind, Lapse, Latch, Name, Op, Resource, SessionId, Take,
 };
@@ -200,7 +201,7 @@ impl Record {
         let heir = self.resource.queue.front().map(|entry| entry.id);
         let before = self.before.iter().flat_map(|before| before.queue.first()).map(|(id, _)| *id).next();
         let has_notified = self.resource.kind == Kind::Condition && !self.resource.grants.is_empty();
-        has_notified && heir != before && heir != subject
+        has_notified && heir != before && heir != subject && !is_on(Mutant::P42HeirIsBlind)
     }
 
     /// Notes the waiters that the deletion of a latch has notified.

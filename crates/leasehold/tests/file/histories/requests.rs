@@ -95,7 +95,11 @@ impl Rig {
             }
             (true, 3) if self.dice.below(2) == 0 => Op::DeleteLatch { born },
             (true, _) => {
-                let id = if self.dice.below(3) == 0 { self.any_id(number) } else { self.new_id(number) };
+                let counted: Vec<_> = self.model.latch.counted.iter().copied().collect();
+                let id = match self.dice.below(3) {
+                    0 if !counted.is_empty() => *self.dice.pick(&counted),
+                    _ => self.new_id(number),
+                };
                 Op::CountDown { id, born }
             }
         }
