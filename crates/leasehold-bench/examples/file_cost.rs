@@ -1,5 +1,5 @@
-//! The cost of the store `file:`: pairs of acquire and release, a whole program that takes a lock once, turns of two clients
-//! that wait for each other, and the count-downs of a large latch.
+//! The cost of the store `file:`: pairs of acquire and release, a whole program that takes a lock once, turns of two
+//! clients that wait for each other, and the count-downs of a large latch.
 //!
 //!     cargo run --release -p leasehold-bench --example file_cost [DIRECTORY]
 //!

@@ -13,8 +13,8 @@ use crate::{LONG, Store, within};
 const PLACES: usize = 3;
 const ITEMS: u32 = 300;
 
-/// The state that the lock protects: the items in the buffer, and those that were taken out. One file has both, so a process
-/// that is killed between the two steps has done both or none.
+/// The state that the lock protects: the items in the buffer, and those that were taken out. One file has both, so a
+/// process that is killed has moved an item or not.
 #[derive(Default)]
 struct Buffer {
     items: Vec<u32>,
@@ -69,8 +69,8 @@ pub(crate) async fn consume(client: &Leasehold, file: &str) {
     }
 }
 
-/// Consumers are killed at any time, also while they have a notification. The others take all items out, each once. A process
-/// notifies under the lock and before its change: if it dies between the two, a waiter wakes up for nothing.
+/// Consumers are killed at any time, also while they have a notification. The others take all items out, each once. A
+/// process notifies under the lock and before its change: if it dies between the two, a waiter wakes up for nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn p42_consumers_are_killed_and_every_item_arrives_once() {
     let store = Store::new();

@@ -57,8 +57,8 @@ async fn p42_the_notification_of_a_killed_process_passes_on_at_once() {
     }
 }
 
-/// A process is stopped when it is notified, so that it does not claim its notification, and is killed. Nobody's re-check is
-/// due within the time limit of this test.
+/// A process is stopped when it is notified, so that it does not claim its notification, and is killed. Nobody's re-check
+/// is due within the time limit of this test.
 #[tokio::test]
 async fn p42_a_process_that_is_killed_before_it_wakes_up_passes_on_at_once() {
     let store = Store::new();

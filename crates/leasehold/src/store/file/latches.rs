@@ -1,7 +1,7 @@
 //! The rows of a latch: which one it is, what it has counted, and the waiters that its deletion has notified.
 //!
-//! A latch counts up to 100,000 count-downs. A step can ask for one of them and add it. So it reads that one, and the number
-//! of the others. The rows of a latch that is gone stay behind, and a sweep removes them, some at a time.
+//! A latch counts up to 100,000 count-downs. A step can ask for one of them and add it. So it reads that one, and the
+//! number of the others. The rows of a latch that is gone stay behind, and a sweep removes them, some at a time.
 
 use leasehold_spec::limits::LEASE_MAX_MS;
 use leasehold_spec::mutant::{Mutant, is_on};
