@@ -141,7 +141,7 @@ async fn obey(client: &Leasehold, words: &[&str], held: &mut Held) {
             held.shares.push(Box::new(leadership));
         }
         ["produce", file, from, to] => {
-            buffer::produce(client, file, (from.parse().unwrap(), to.parse().unwrap())).await
+            buffer::produce(client, file, (from.parse().unwrap(), to.parse().unwrap())).await;
         }
         ["consume", file] => buffer::consume(client, file).await,
         // Locks, and waits for it.

@@ -58,8 +58,8 @@ const NEWS_OF_POOLS: &str = concat!(
      AND coalesce((SELECT CASE pools.kind WHEN 4 THEN (SELECT counted >= pools.units FROM latches WHERE \
      latches.name = pools.name) ELSE pools.taken + waiters.units <= pools.units AND (waiters.mode = 0 OR NOT EXISTS \
      (SELECT 1 FROM grants AS one INDEXED BY grants_upgradeable WHERE one.name = names.id AND one.mode = 1)) END FROM \
-     waiters CROSS JOIN pools ON pools.name = waiters.name WHERE waiters.name = names.id ORDER BY ticket, seq LIMIT 1), \
-     0) FROM grants CROSS JOIN names ON names.id = grants.name WHERE grants.session = ?1 AND grants.state IN (0, 2)"
+     waiters CROSS JOIN pools ON pools.name = waiters.name WHERE waiters.name = names.id ORDER BY ticket, seq LIMIT \
+     1), 0) FROM grants CROSS JOIN names ON names.id = grants.name WHERE grants.session = ?1 AND grants.state IN (0, 2)"
 );
 const ENDING_OF_POOLS: &str = concat!(
     "SELECT names.name, first.token, first.since_us, first.length_ms, waiters.counter, waiters.nonce, \
