@@ -304,7 +304,7 @@ async fn a_quorum_that_somebody_holds_is_begun_by_force_only() {
     drop(guard);
 }
 
-const VERBS: [&str; 7] = ["run", "inspect", "ls", "revoke", "quorum", "completions", "man"];
+const VERBS: [&str; 8] = ["run", "elect", "inspect", "ls", "revoke", "quorum", "completions", "man"];
 
 #[test]
 fn completions_know_every_verb_and_no_hidden_one() {
