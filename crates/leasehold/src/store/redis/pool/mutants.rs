@@ -24,7 +24,12 @@ pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     ("lua-pool-p7-forgets-lapse", "pool/settle", "pool.lapses = kept .. session .. end_text", "pool.lapses = kept"),
     ("lua-pool-p10-bound-stays", "pool/revoke", "note_end(pool, end_of(grant))\n", ""),
-    ("lua-pool-p31-other-limit-enters", "pool/acquire", "if pool.begins ~= begins then return", "if false then return"),
+    (
+        "lua-pool-p31-other-limit-enters",
+        "pool/acquire",
+        "if pool.kind ~= kind or limit + 0 ~= 0 and limit + 0 ~= pool.limit then",
+        "if pool.kind ~= kind then",
+    ),
     ("lua-pool-p32-expiry-is-silent", "pool/settle", "pool.last = format('%016.0f', pool.last + 1)", ""),
     (
         "lua-pool-p33-dead-head-blocks",
@@ -46,13 +51,8 @@ pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-pool-p36-lost", "pool/release", "and 'OTHER' or got", "and 'RELEASED 1 1 N D -' or got"),
     ("lua-pool-p37-waits-for-nobody", "pool/acquire", "if pool.grants == 1 then", "if pool.grants > 0 then"),
     ("lua-pool-p37-claim-shortens", "pool/release", "math.max(claim_ms, left_ms)", "claim_ms"),
-    (
-        "lua-pool-p39-admits-later",
-        "pool/lower",
-        "if pool.counts > 0 or pool.upgrade then settle(pool) end\nreturn",
-        "return",
-    ),
-    ("lua-pool-p40-too-big-waits", "pool/resize", "and sub(share, SHARE.units) + 0 <= pool.limit", ""),
+    ("lua-pool-p39-admits-later", "pool/lower", "settle_for_waiters(pool)\nreturn", "return"),
+    ("lua-pool-p40-too-big-waits", "pool/resize", "and fits_at_all(pool, share)", ""),
     (
         "lua-pool-p40-resizes-blindly",
         "pool/resize",

@@ -23,6 +23,8 @@ local sub, format, now_us = string.sub, string.format, tonumber(now)
 
 --@open
 --@grant
+--@latch
+--@policy
 --@queue
 --@expire
 --@sweep
