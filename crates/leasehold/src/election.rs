@@ -9,7 +9,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Op, Take, Token};
 
 use crate::acquirer::Acquirer;
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::inspection::Inspection;
 use crate::lease::{Lease, debug_guard, guard_methods};
 use crate::lost::Released;
@@ -206,7 +206,7 @@ impl Observer {
             let Self { election: Election { acquirer, changed }, seen } = self;
             let early = if is_on(Mutant::P48LooksFirst) { Some(acquirer.inspect().await?) } else { None };
             // P48: it stands in the queue before it looks, so no change comes between the two.
-            let stood = if changed.has_kind() { changed.stand(Wait::ForEver).await? } else { None };
+            let stood = stand(changed).await?;
             let inspection = match early {
                 Some(early) => early,
                 None => acquirer.inspect().await?,
@@ -248,6 +248,18 @@ pub(crate) async fn put(lease: &Lease, changed: &Acquirer, value: &str) -> Resul
     lease.put(value).await?;
     notify(changed).await;
     Ok(())
+}
+
+/// Enters the queue of the observers. `None` if the store has none, or if the user has no right to wait there: an observer
+/// polls then.
+async fn stand(changed: &Acquirer) -> Result<Option<Stood<'_>>> {
+    if !changed.has_kind() {
+        return Ok(None);
+    }
+    match changed.stand(Wait::ForEver).await {
+        Err(error) if error.kind() == ErrorKind::Denied => Ok(None),
+        stood => stood,
+    }
 }
 
 /// Notifies the observers, once: they look from time to time as well.

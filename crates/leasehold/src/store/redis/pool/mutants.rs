@@ -59,4 +59,30 @@ pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "if pool.record and pool.begins ~= ARGV[1] and pool.begins ~= begins then",
         "if false then",
     ),
+    (
+        "lua-pool-p42-keeps-stock",
+        "pool/leave",
+        "if pool.kind == 'V' and pool.limit ~= pool.units then",
+        "if false then",
+    ),
+    // The short path of a release leaves the limit as it is.
+    ("lua-pool-p42-keeps-stock-at-once", "pool/release", "sub(record, POOL.kind) ~= 'V'", "true"),
+    (
+        "lua-pool-p42-forgets-unit",
+        "pool/settle",
+        "  take_out(pool, field, grant)\n",
+        "  take_out(pool, field, grant)\n  if pool.kind == 'V' then set_limit(pool, pool.limit - 1) end\n",
+    ),
+    (
+        "lua-pool-p42-spend-passes-on",
+        "pool/spend",
+        "set_limit(pool, math.max(pool.limit - sub(grant, GRANT.units), 0))",
+        "",
+    ),
+    ("lua-pool-p43-keeps-ticket", "pool/acquire", "if pool.kind == 'V' then known, ticket = ticket, nil end", ""),
+    ("lua-pool-p43-same-ticket", "pool/acquire", "if known and known >= ticket then", "if false then"),
+    ("lua-pool-p44-counts-for-any", "pool/count_down", "sub(read(pool, 'l'), LATCH.born) ~= ARGV[2]", "false"),
+    ("lua-pool-p44-counts-twice", "pool/count_down", "and not read(pool, 'c' .. ARGV[1])", ""),
+    ("lua-pool-p44-deletes-any", "pool/delete", "sub(read(pool, 'l'), LATCH.born) ~= ARGV[1]", "false"),
+    ("lua-pool-p44-late-waiter-waits", "pool/acquire", "if kind == 'L' and is_absent then", "if false then"),
 ];
