@@ -24,8 +24,8 @@ use crate::session::{Notice, Stood, Wait};
 /// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A
 /// mutex of the same name excludes the leader.
 ///
-/// Elections work on all stores. So far only `memory:` notifies observers and has [`Leadership::put`]. On other stores
-/// observers poll, at least every 5 s.
+/// Elections work on all stores. So far only `memory:` and `file:` notify observers and have [`Leadership::put`]. On other
+/// stores observers poll, at least every 5 s.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
@@ -250,23 +250,18 @@ pub(crate) async fn put(lease: &Lease, changed: &Acquirer, value: &str) -> Resul
     Ok(())
 }
 
-/// Enters the queue of the observers. `None` if the store has none, or if the user has no right to wait there: an observer
-/// polls then.
+/// Enters the queue of the observers. `None` if the store cannot notify an observer, or if the user has no right to wait
+/// there: the observer looks from time to time then.
 async fn stand(changed: &Acquirer) -> Result<Option<Stood<'_>>> {
-    if !changed.has_kind() {
-        return Ok(None);
-    }
     match changed.stand(Wait::ForEver).await {
-        Err(error) if error.kind() == ErrorKind::Denied => Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
         stood => stood,
     }
 }
 
 /// Notifies the observers, once: they look from time to time as well.
 async fn notify(changed: &Acquirer) {
-    if changed.has_kind() {
-        let _notified_or_not = changed.ask(Call::Notify, |_| Op::Notify { count: u32::MAX }).await;
-    }
+    let _notified_or_not = changed.ask(Call::Notify, |_| Op::Notify { count: u32::MAX }).await;
 }
 
 fn check_value(value: &str) -> Result<()> {

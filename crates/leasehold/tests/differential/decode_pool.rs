@@ -65,7 +65,7 @@ fn latch(hash: &mut Hash<'_>, text: &str) -> Result<Latch, String> {
     };
     let counted: BTreeSet<GrantId> = names.into_iter().map(read).collect::<Result<_, String>>()?;
     if counted.len() as u64 == count {
-        Ok(Latch { born, keep_ms, counted })
+        Ok(Latch { born, keep_ms, counted, unread: 0 })
     } else {
         Err(format!("{} count-downs; l says {count}", counted.len()))
     }
