@@ -60,6 +60,9 @@ impl Front {
                 keep_ms: number(keep, 8)?,
                 not_after_us: number(not_after, 16)?,
             },
+            (Script::PoolState, [not_after]) => {
+                Op::CreateLatch { limit: 0, keep_ms: 0, not_after_us: number(not_after, 16)? }
+            }
             (Script::PoolCountDown, [id, born]) => Op::CountDown { id: id.parse().ok()?, born: Fields(born).token()? },
             (Script::PoolDelete, [born]) => Op::DeleteLatch { born: Fields(born).token()? },
             (Script::PoolSettle, _) => Op::Settle,

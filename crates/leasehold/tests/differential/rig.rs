@@ -140,7 +140,7 @@ impl Rig {
                 Some(answer.outcome)
             }
             Err(Fault::NoMemory(_))
-                if self.harness.is_full() && matches!(op, Op::Acquire(_) | Op::CreateLatch { .. }) =>
+                if self.harness.is_full() && matches!(op, Op::Acquire(_) | Op::CreateLatch { limit: 1.., .. }) =>
             {
                 self.count("no memory");
                 // No step of the specification has read it, and it can have ended in the meantime.

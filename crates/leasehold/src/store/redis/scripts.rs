@@ -53,6 +53,8 @@ pub enum Script {
     PoolSpend,
     /// Creates a latch.
     PoolCreate,
+    /// Returns the state of a latch.
+    PoolState,
     /// Counts a latch down.
     PoolCountDown,
     /// Deletes a latch.
@@ -121,14 +123,14 @@ struct Row {
 }
 
 #[rustfmt::skip]
-static TABLE: [Row; 34] = {
+static TABLE: [Row; 35] = {
     use Family::{Locks, Node, Pools};
     use Flags::{AllowOom, NoWrites, Plain};
     use Script::{
         Acquire, CoolDown, Inspect, Leave, NodeAsk, NodeBegin, NodeCoolDown, NodeEnter, NodeGiveBack, NodeInspect,
         NodeRenew, NodeRevoke, NodeSettle, PoolAcquire, PoolCoolDown, PoolCountDown, PoolCreate, PoolDelete,
         PoolInspect, PoolLeave, PoolLower, PoolNotify, PoolRelease, PoolRenew, PoolResize, PoolRevoke, PoolSettle,
-        PoolSpend, Put, Release, Renew, Reserve, Revoke, Settle,
+        PoolSpend, PoolState, Put, Release, Renew, Reserve, Revoke, Settle,
     };
     [
         Row { script: Acquire, family: Locks, name: "acquire", own: include_str!("acquire.lua"),
@@ -172,6 +174,8 @@ static TABLE: [Row; 34] = {
             flags: AllowOom, arguments: 2..=2, each: 0, replies: &["SPENT", "NOTHELD"] },
         Row { script: PoolCreate, family: Pools, name: "pool/create", own: include_str!("pool/create.lua"),
             flags: Plain, arguments: 3..=3, each: 0, replies: &["COUNTED", "REFUSED", "LATE"] },
+        Row { script: PoolState, family: Pools, name: "pool/state", own: include_str!("pool/state.lua"),
+            flags: AllowOom, arguments: 1..=1, each: 0, replies: &["COUNTED", "REFUSED", "LATE"] },
         Row { script: PoolCountDown, family: Pools, name: "pool/count_down", own: include_str!("pool/count_down.lua"),
             flags: AllowOom, arguments: 2..=2, each: 0, replies: &["COUNTED", "REFUSED"] },
         Row { script: PoolDelete, family: Pools, name: "pool/delete", own: include_str!("pool/delete.lua"),

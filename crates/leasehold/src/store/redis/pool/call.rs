@@ -37,6 +37,7 @@ pub(in crate::store::redis) fn call(keys: &Keys, name: &Name, op: &Op) -> Result
         }
         Op::Notify { count } => begin(Script::PoolNotify).and((*count).min(GRANTS_MAX).to_string()),
         Op::Spend { id, token } => begin(Script::PoolSpend).and(Fields::new().id(id)).and(digits(*token)),
+        Op::CreateLatch { limit: 0, not_after_us, .. } => begin(Script::PoolState).and(time(*not_after_us)),
         Op::CreateLatch { limit, keep_ms, not_after_us } => {
             let limit = below((*limit).into(), UNITS.end(), "number of count-downs")?;
             let keep_ms = Fields::new().decimal((*keep_ms).min(LENGTH_END - 1), field!(LENGTH.ms));

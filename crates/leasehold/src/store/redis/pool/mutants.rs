@@ -81,8 +81,15 @@ pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     ("lua-pool-p43-keeps-ticket", "pool/acquire", "if pool.kind == 'V' then known, ticket = ticket, nil end", ""),
     ("lua-pool-p43-same-ticket", "pool/acquire", "if known and known >= ticket then", "if false then"),
+    (
+        "lua-pool-p43-expires-under-waiters",
+        "pool/acquire",
+        "if has_standing and pool.keep < now_us + R_US then",
+        "if false then",
+    ),
     ("lua-pool-p44-counts-for-any", "pool/count_down", "sub(read(pool, 'l'), LATCH.born) ~= ARGV[2]", "false"),
     ("lua-pool-p44-counts-twice", "pool/count_down", "and not read(pool, 'c' .. ARGV[1])", ""),
     ("lua-pool-p44-deletes-any", "pool/delete", "sub(read(pool, 'l'), LATCH.born) ~= ARGV[1]", "false"),
+    ("lua-pool-p44-deletes-silently", "pool/delete", "while who and who ~= NOBODY and", "while false and"),
     ("lua-pool-p44-late-waiter-waits", "pool/acquire", "if kind == 'L' and is_absent then", "if false then"),
 ];
