@@ -24,8 +24,8 @@ use crate::session::{Notice, Stood, Wait};
 /// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A
 /// mutex of the same name excludes the leader.
 ///
-/// Elections work on all stores. So far only `memory:` and `file:` notify observers and have [`Leadership::put`]. On other
-/// stores observers poll, at least every 5 s.
+/// Elections work on all stores. All but a quorum notify observers and have [`Leadership::put`]. On a quorum observers
+/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the right `+hscan`.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
