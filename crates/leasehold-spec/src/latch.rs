@@ -13,12 +13,21 @@ pub struct Latch {
     pub keep_ms: u64,
     /// The count-downs, each of which counts once.
     pub counted: BTreeSet<GrantId>,
+    /// The number of count-downs that a store has not read for a step. A store whose records are rows reads only the one
+    /// that the request names.
+    pub unread: u32,
 }
 
 impl Latch {
+    /// Returns how many count-downs it has counted.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.counted.len()).unwrap_or(u32::MAX).saturating_add(self.unread)
+    }
+
     /// Returns how many count-downs are missing to this number.
     #[must_use]
     pub fn left(&self, limit: u32) -> u32 {
-        limit.saturating_sub(u32::try_from(self.counted.len()).unwrap_or(u32::MAX))
+        limit.saturating_sub(self.count())
     }
 }

@@ -281,6 +281,8 @@ pub enum Mutant {
     P42KeepsStock,
     /// P42: a notification is spent before its receiver has the lock.
     P42SpendsFirst,
+    /// P42: nobody watches those who are notified.
+    P42HeirIsBlind,
     /// P43: a waiter that was dropped from the queue comes back with its old ticket.
     P43KeepsTicket,
     /// P43: a waiter that entered the queue again sleeps on.
@@ -293,6 +295,10 @@ pub enum Mutant {
     P44CountsForAny,
     /// P44: a session does not repeat its count-downs at a new run of the store.
     P44CountsOnce,
+    /// P44: a step on rows does not read whether the latch has counted the count-down before.
+    P44ReadsNoCount,
+    /// P44: the deletion of a latch leaves no message for waiters in other processes.
+    P44DeletesSilently,
     /// P45: a multi-lock takes its members in the order in which they were named.
     P45TakesAsNamed,
     /// P48: a late change of the value is one of the next leader's.

@@ -60,11 +60,6 @@ impl Acquirer {
         Self { name, label: None, ..self.taking(Take::NOTIFICATION) }
     }
 
-    /// Whether the store has names of this kind.
-    pub(crate) fn has_kind(&self) -> bool {
-        self.client.session().check_take(&self.settings.take).is_ok()
-    }
-
     /// Polls `future` for at most so long.
     pub(crate) async fn within<F: Future>(&self, within: Duration, future: F) -> Option<F::Output> {
         let within_us = u64::try_from(within.as_micros()).unwrap_or(u64::MAX);

@@ -52,13 +52,14 @@ use crate::session::Wait;
 ///   waiter stands in the queue before the lock is free.
 /// - Waiters are notified first come, first served. A notification without a waiter does nothing.
 /// - A notification is a lease of its receiver, until the receiver has the lock again. If the receiver dies before, the
-///   next waiter is notified: within about 1 s if the receiver did not wake up, and otherwise when that lease ends.
+///   next waiter is notified: within about 1 s if the receiver did not wake up, and otherwise when that lease ends. On
+///   `file:` it is notified at once.
 /// - A waiter can wake up for nothing, as with every condition variable. It does so if a message was lost, or if the store
 ///   has restarted, because it may have missed a notification then. So check the condition again: prefer
 ///   [`Condvar::wait_while`].
 ///
 /// A condition variable is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid
-/// name. So far only the store `memory:` has condition variables. Others refuse the first call with `Unsupported`.
+/// name. A quorum has no condition variables, and refuses the first call with `Unsupported`.
 #[derive(Clone)]
 pub struct Condvar {
     acquirer: Acquirer,

@@ -9,7 +9,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Op, Take, Token};
 
 use crate::acquirer::Acquirer;
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::inspection::Inspection;
 use crate::lease::{Lease, debug_guard, guard_methods};
 use crate::lost::Released;
@@ -24,8 +24,9 @@ use crate::session::{Notice, Stood, Wait};
 /// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A
 /// mutex of the same name excludes the leader.
 ///
-/// Elections work on all stores. So far only `memory:` notifies observers and has [`Leadership::put`] and
-/// [`Leadership::hand_to`]. On other stores observers poll, at least every 5 s.
+/// Elections work on all stores. All but a quorum notify observers and have [`Leadership::put`]. On a quorum observers
+/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the right `+hscan`. So far only
+/// `memory:` and `file:` have [`Leadership::hand_to`].
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
@@ -240,7 +241,7 @@ impl Observer {
             let Self { election: Election { acquirer, changed }, seen } = self;
             let early = if is_on(Mutant::P48LooksFirst) { Some(acquirer.inspect().await?) } else { None };
             // P48: it stands in the queue before it looks, so no change comes between the two.
-            let stood = if changed.has_kind() { changed.stand(Wait::ForEver).await? } else { None };
+            let stood = stand(changed).await?;
             let inspection = match early {
                 Some(early) => early,
                 None => acquirer.inspect().await?,
@@ -284,11 +285,18 @@ pub(crate) async fn put(lease: &Lease, changed: &Acquirer, value: &str) -> Resul
     Ok(())
 }
 
+/// Enters the queue of the observers. `None` if the store cannot notify an observer, or if the user has no right to wait
+/// there: the observer looks from time to time then.
+async fn stand(changed: &Acquirer) -> Result<Option<Stood<'_>>> {
+    match changed.stand(Wait::ForEver).await {
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
+        stood => stood,
+    }
+}
+
 /// Notifies the observers, once: they look from time to time as well.
 async fn notify(changed: &Acquirer) {
-    if changed.has_kind() {
-        let _notified_or_not = changed.ask(Call::Notify, |_| Op::Notify { count: u32::MAX }).await;
-    }
+    let _notified_or_not = changed.ask(Call::Notify, |_| Op::Notify { count: u32::MAX }).await;
 }
 
 fn check_value(value: &str) -> Result<()> {

@@ -130,8 +130,9 @@ impl Lease {
         let Some(client) = self.client() else { return Err(self.hold.lost(LostReason::Released).into()) };
         let (id, token, label) = (self.hold.id, self.check()?, label.to_owned());
         let op = Op::HandTo { id, token, label };
-        // A store that changes a value has this as well.
-        client.session().check_take(&Take::NOTIFICATION).map_err(|_| failed(lacks(&op)))?;
+        if !client.session().names_successors() {
+            return Err(failed(lacks(&op)));
+        }
         // P51: sent once. A copy that came after NO WAITER would end the lease of a holder that holds on.
         match client.session().ask(Call::HandTo, &self.hold.name, op).await {
             Ok(Outcome::NoWaiter) => Ok(Some(self)),

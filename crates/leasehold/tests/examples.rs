@@ -5,10 +5,15 @@ use std::process::Command;
 
 /// Runs an example, and returns the lines that it printed. Cargo builds examples together with the tests.
 fn printed(example: &str) -> Vec<String> {
+    printed_on(example, None)
+}
+
+/// The same on the store of a URL.
+fn printed_on(example: &str, url: Option<&str>) -> Vec<String> {
     let tests = std::env::current_exe().expect("this test has a path");
     let profile = tests.ancestors().nth(2).expect("tests are in target/PROFILE/deps");
     let program: PathBuf = profile.join("examples").join(example);
-    let output = Command::new(&program).output().unwrap_or_else(|error| {
+    let output = Command::new(&program).args(url).output().unwrap_or_else(|error| {
         panic!(
             "cannot run {}: {error}; `cargo test` builds it, `cargo test --test examples` does not",
             program.display()
@@ -59,6 +64,37 @@ fn bounded_buffer() {
 #[test]
 fn election() {
     assert_eq!(printed("election"), ["nobody leads", "10.0.0.3:7000 leads", "10.0.0.4:7000 leads"]);
+}
+
+/// On one store, one after the other, and then several at once.
+fn of_several_programs(url: &str) {
+    for _ in 0..3 {
+        assert_eq!(printed_on("bounded_buffer", Some(url)), ["6 items arrived, in order"]);
+        let leaders = ["nobody leads", "10.0.0.3:7000 leads", "10.0.0.4:7000 leads"];
+        assert_eq!(printed_on("election", Some(url)), leaders);
+    }
+    // All are candidates for one leadership. Each of them prints leaders, and leads twice itself.
+    let run = || printed_on("election", Some(url));
+    let lines = std::thread::scope(|scope| {
+        let programs: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
+        programs.into_iter().map(|program| program.join().expect("it ends")).collect::<Vec<_>>()
+    });
+    for lines in lines {
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        assert!(lines.iter().all(|line| line.ends_with(" leads")), "{lines:?}");
+    }
+}
+
+#[cfg(all(feature = "file", target_os = "linux"))]
+#[test]
+fn on_a_directory() {
+    let directory = tempfile::tempdir().expect("a directory");
+    of_several_programs(&format!("file:{}", directory.path().display()));
+}
+
+#[test]
+fn on_redis() {
+    of_several_programs(&leasehold_testkit::RedisServer::start().url());
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use leasehold::{Guard, Leasehold, LostSignal};
 use leasehold_testkit::process::Worker;
 
-use crate::{LONG, slow};
+use crate::{LONG, buffer, slow};
 
 const URL: &str = "LEASEHOLD_FILE_CHILD";
 /// A client in another process. Dropping it kills the process.
@@ -117,6 +117,33 @@ async fn obey(client: &Leasehold, words: &[&str], held: &mut Held) {
             let lost = held.lost.pop().expect("it reads").await;
             Worker::print(&format!("lost {:?}", lost.reason()));
         }
+        // Waits at a condition variable, with a slow client, which depends on messages.
+        ["wait", "at", condvar, mutex] => {
+            let client = slow::client(&std::env::var(URL).unwrap()).await;
+            let guard = client.mutex(mutex).lock().await.unwrap();
+            Worker::print("waits");
+            let guard = client.condvar(condvar).wait(guard).await.unwrap();
+            Worker::print(&format!("woken {}", guard.token()));
+            let _ = guard.release().await.unwrap();
+        }
+        // Waits for a latch, with a slow client.
+        ["latch", name] => {
+            let client = slow::client(&std::env::var(URL).unwrap()).await;
+            match client.latch(name).wait().await {
+                Ok(()) => Worker::print("open"),
+                Err(error) => Worker::print(&format!("failed {:?}", error.kind())),
+            }
+        }
+        // Becomes the leader.
+        ["campaign", name, value] => {
+            let leadership = client.election(name).campaign(value).await.unwrap();
+            Worker::print("leads");
+            held.shares.push(Box::new(leadership));
+        }
+        ["produce", file, from, to] => {
+            buffer::produce(client, file, (from.parse().unwrap(), to.parse().unwrap())).await;
+        }
+        ["consume", file] => buffer::consume(client, file).await,
         // Locks, and waits for it.
         ["lock", name, lease_s] => {
             let lease = Duration::from_secs(lease_s.parse().unwrap());

@@ -1,8 +1,9 @@
 //! Other contents at the path of a store.
 
 use std::fs;
+use std::time::Duration;
 
-use leasehold::{Error, ErrorKind, Leasehold};
+use leasehold::{Error, ErrorKind, Leasehold, Woken};
 use rusqlite::Connection;
 
 use crate::child::Child;
@@ -168,6 +169,37 @@ async fn an_invalid_row_of_a_pool_concerns_only_its_name() {
     }
 }
 
+/// The same for what a latch has of its own.
+#[tokio::test]
+async fn an_invalid_row_of_a_latch_concerns_only_its_name() {
+    let store = Store::new();
+    let client = store.client().await;
+    for (number, nonsense) in [
+        "UPDATE pools SET units = 0",
+        "UPDATE pools SET units = 1",
+        "UPDATE latches SET born = -1",
+        "UPDATE latches SET counted = 4",
+        "UPDATE latches SET counted = -1",
+        "UPDATE latches SET keep_ms = 86400001",
+        "DELETE FROM latches",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("name {number}");
+        let latch = client.latch(&name);
+        latch.create(3).await.unwrap();
+        latch.count_down().await.unwrap();
+        latch.count_down().await.unwrap();
+        let changed = format!("{nonsense} WHERE name = (SELECT id FROM names WHERE name = ?1)");
+        assert_eq!(store.database().execute(&changed, [&name]).unwrap(), 1, "{nonsense}");
+        let error = within(LONG, nonsense, latch.remaining()).await.unwrap_err();
+        assert_error(&error, ErrorKind::Store, "invalid record");
+        client.latch("another").create(2).await.unwrap();
+        store.database().execute("DELETE FROM names WHERE name = ?1", [&name]).unwrap();
+    }
+}
+
 /// Steps remove forgotten rows from time to time. Until then, such rows count as missing.
 #[tokio::test]
 async fn forgotten_names_are_not_listed() {
@@ -236,6 +268,38 @@ async fn p27_a_boot_ends_the_grants_of_a_pool() {
     assert!(client.semaphore("x", 3).inspect().await.unwrap().holder().is_none());
     let permit = within(LONG, "all are free", client.semaphore("x", 3).try_acquire_many(3)).await.unwrap().unwrap();
     assert!(permit.token().get() > last.unsigned_abs() + 3_600_000_000);
+}
+
+/// Over a boot, a condition variable keeps no notification. A latch is gone: nobody knows who has counted it down.
+#[tokio::test]
+async fn p27_a_boot_ends_notifications_and_latches() {
+    let store = Store::new();
+    let client = store.client().await;
+    let mut waits = Child::start(&store.url());
+    waits.ask("wait at c m", "waits");
+    crate::eventually("it waits", async || client.mutex("c").inspect().await.unwrap().waiters == 1).await;
+    let guard = client.mutex("m").lock().await.unwrap();
+    assert!(client.condvar("c").notify_one().await.unwrap());
+    client.latch("l").create(3).await.unwrap();
+    client.latch("l").count_down_as("a part").await.unwrap();
+    waits.kill();
+    drop(guard);
+    client.close().await;
+    let db = store.database();
+    let count = |sql: &str| db.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!((count("SELECT count(*) FROM grants"), count("SELECT count(*) FROM counts")), (1, 1));
+    db.execute("UPDATE meta SET value = 'another boot' WHERE key = 'boot'", []).unwrap();
+    let client = store.client().await;
+    assert_eq!((count("SELECT count(*) FROM grants"), count("SELECT count(*) FROM counts")), (0, 0));
+    let latch = client.latch("l");
+    assert_eq!(latch.remaining().await.unwrap_err().kind(), ErrorKind::Absent);
+    latch.create(2).await.unwrap();
+    latch.count_down_as("a part").await.unwrap();
+    assert_eq!(latch.remaining().await.unwrap(), 1);
+    let (guard, condvar) = (client.mutex("m").lock().await.unwrap(), client.condvar("c"));
+    let asleep = condvar.wait_for(guard, Duration::from_millis(50));
+    let (_guard, woken) = within(LONG, "its end", asleep).await.unwrap();
+    assert_eq!(woken, Woken::TimedOut, "no notification is left");
 }
 
 /// A session may have handed the lease on locally, up to the last token of its range, and the clock may have been set back

@@ -67,6 +67,13 @@ async fn releases_work_on_a_full_disk() {
     let waits = other.mutex("held 0");
     let waiting = tokio::spawn(async move { waits.lock().await });
     eventually("it waits", async || client.mutex("held 0").inspect().await.unwrap().waiters == 1).await;
+    let latch = client.latch("latch");
+    latch.create(3).await.unwrap();
+    latch.count_down_as("early").await.unwrap();
+    let waits = other.condvar("condition");
+    let guard = other.mutex("of the condition").lock().await.unwrap();
+    let sleeping = tokio::spawn(async move { waits.wait(guard).await });
+    eventually("it waits", async || client.mutex("condition").inspect().await.unwrap().waiters == 1).await;
     disk.fill();
     // New names can be locked while the log has room, and then no more.
     let mut taken = Vec::new();
@@ -79,6 +86,12 @@ async fn releases_work_on_a_full_disk() {
     };
     assert_eq!(refused.kind(), ErrorKind::Store, "{refused}");
     assert!(refused.to_string().contains("is full") && !refused.may_have_acted(), "{refused}");
+    // A count-down adds a row, and a notification adds none.
+    let counting = within(LONG, "an answer", latch.count_down_as("late")).await;
+    assert!(counting.is_err_and(|error| error.to_string().contains("is full")));
+    assert!(within(LONG, "an answer", client.condvar("condition").notify_one()).await.unwrap());
+    // There may be no room for its lock.
+    let _woken = within(LONG, "its end", sleeping).await.unwrap();
     let (held, new) = (guards.len(), taken.len());
     for guard in guards.into_iter().chain(taken) {
         assert_eq!(within(LONG, "an answer", guard.release()).await.unwrap(), Released::Released);
@@ -97,6 +110,7 @@ async fn releases_work_on_a_full_disk() {
     println!("{held} held before, {new} taken after it was full, all given back");
     disk.empty();
     eventually("there is room again", async || client.mutex("later").try_lock().await.is_ok_and(|g| g.is_some())).await;
+    eventually("the count-down is repeated", async || latch.remaining().await.unwrap() == 1).await;
     client.close().await;
     // The removed ballast exists again.
     let _next = Leasehold::connect(&url).await.unwrap();

@@ -113,6 +113,30 @@ async fn p27_the_layout_stays_while_a_program_of_before_lives() {
     assert!(guard.is_valid());
 }
 
+/// Elections need no other layout: candidates are mutexes, and an observer without notifications looks from time to time.
+#[tokio::test]
+async fn p27_programs_of_before_keep_no_election_out() {
+    let store = of_layout_2();
+    std::fs::create_dir(store.path().join("live")).unwrap();
+    let _life = UnixListener::bind(store.path().join("live/000000000000000000000000000000aa.life")).unwrap();
+    let (client, other) = (store.client().await, store.client().await);
+    let mut observer = other.election("e").observe();
+    assert_eq!(observer.next().await.unwrap(), None);
+    let first = client.election("e").campaign("first").await.unwrap();
+    assert_eq!(observer.next().await.unwrap().unwrap().value, "first");
+    first.put("renamed").await.unwrap();
+    assert_eq!(observer.next().await.unwrap().unwrap().value, "renamed");
+    assert_eq!(first.resign().await.unwrap(), leasehold::Released::Released);
+    // What needs the new layout is refused, and what asks for it finds nothing.
+    let latch = client.latch("l");
+    assert_eq!(latch.create(1).await.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(latch.remaining().await.unwrap_err().kind(), ErrorKind::Absent);
+    assert!(!client.condvar("c").notify_one().await.unwrap());
+    let guard = client.mutex("m").lock().await.unwrap();
+    assert_eq!(client.condvar("c").wait(guard).await.unwrap_err().kind(), ErrorKind::Unsupported);
+    assert_eq!(layout(&store), 2);
+}
+
 /// Another client has changed the layout since this one has opened the database.
 #[tokio::test]
 async fn a_client_notices_that_the_layout_has_changed() {
@@ -144,6 +168,8 @@ async fn a_program_of_before_harms_no_pool() {
     let store = Store::new();
     let client = store.client().await;
     let permit = client.semaphore("pool", 2).acquire().await.unwrap();
+    client.latch("latch").create(2).await.unwrap();
+    client.latch("latch").count_down().await.unwrap();
     let db = database(&store);
     // It reads a state that it does not know, and refuses the name.
     let state: i64 = db.query_row("SELECT state FROM names WHERE name = 'pool'", [], |row| row.get(0)).unwrap();
@@ -155,8 +181,10 @@ async fn a_program_of_before_harms_no_pool() {
     // It removes the row of a pool that is forgotten.
     let count =
         |table: &str| db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!((count("pools"), count("grants")), (1, 1));
-    db.execute("DELETE FROM names WHERE name = 'pool'", []).unwrap();
-    assert_eq!((count("pools"), count("grants")), (0, 0));
+    assert_eq!((count("pools"), count("grants"), count("latches")), (2, 1, 1));
+    db.execute("DELETE FROM names WHERE name IN ('pool', 'latch')", []).unwrap();
+    assert_eq!((count("pools"), count("grants"), count("latches")), (0, 0, 0));
+    assert_eq!(client.latch("latch").remaining().await.unwrap_err().kind(), ErrorKind::Absent);
+    assert_eq!((count("counts"), count("buried")), (1, 1), "steps remove what is left of it");
     drop(permit);
 }

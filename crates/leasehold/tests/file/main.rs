@@ -6,7 +6,9 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod arrivals;
+mod buffer;
 mod child;
+mod conditions;
 mod crowd;
 mod database;
 mod default;

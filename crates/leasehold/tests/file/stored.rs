@@ -1,7 +1,9 @@
 //! Reads a record from the rows, by other code than that of the store.
 
+use std::collections::BTreeSet;
+
 use leasehold_spec::{
-    Entry, Grant, GrantId, GrantState, Grants, Hears, Kind, Lapse, Mode, Name, Order, Resource, SessionId, Token,
+    Entry, Grant, GrantId, GrantState, Grants, Hears, Kind, Lapse, Latch, Mode, Name, Order, Resource, SessionId, Token,
 };
 use rusqlite::{Connection, OptionalExtension, Row};
 
@@ -39,8 +41,8 @@ pub(crate) fn stored(db: &Connection, name: &Name) -> Option<Resource> {
         None => assert!(grants.is_empty(), "a mutex has rows of grants"),
         Some([kind, limit, taken, granted]) => {
             assert_eq!((taken, granted as usize), (grants.units(), grants.len()), "the totals");
-            resource.kind = [Kind::ReadWrite, Kind::Semaphore][kind as usize - 1];
-            (resource.limit, resource.grants) = (limit, grants);
+            resource.kind = [Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch][kind as usize - 1];
+            (resource.limit, resource.grants, resource.latch) = (limit, grants, latch(db, id));
         }
     }
     let mut statement = db.prepare("SELECT * FROM waiters WHERE name = ?1 ORDER BY ticket, seq").unwrap();
@@ -55,6 +57,19 @@ pub(crate) fn stored(db: &Connection, name: &Name) -> Option<Resource> {
     };
     resource.lapses = statement.query_map([id], lapse).unwrap().map(Result::unwrap).collect();
     Some(resource)
+}
+
+/// Reads the latch of a name, with all that it has counted.
+fn latch(db: &Connection, name: i64) -> Latch {
+    let sql = "SELECT id, born, keep_ms, counted FROM latches WHERE name = ?1";
+    let numbers = |row: &Row<'_>| Ok([0, 1, 2, 3].map(|at| row.get::<_, i64>(at).unwrap().cast_unsigned()));
+    let Some([number, born, keep_ms, count]) = db.query_row(sql, [name], numbers).optional().unwrap() else {
+        return Latch::default();
+    };
+    let mut statement = db.prepare("SELECT session, counter, nonce FROM counts WHERE latch = ?1").unwrap();
+    let counted: BTreeSet<_> = statement.query_map([number.cast_signed()], id).unwrap().map(Result::unwrap).collect();
+    assert_eq!(counted.len() as u64, count, "the number of count-downs");
+    Latch { born: Token::new(born).unwrap(), keep_ms, counted, unread: 0 }
 }
 
 /// Reads the columns that the grants of mutexes and of pools share.

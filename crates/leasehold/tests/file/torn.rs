@@ -65,6 +65,30 @@ async fn p26_a_holder_whose_socket_was_removed_lives() {
     assert!(within(LONG, "its turn", waiting).await.unwrap().unwrap().is_valid());
 }
 
+/// Somebody removes the bells of waiters. Without its bell a waiter is passed over. At its re-check it learns that it may
+/// have missed a notification, and wakes up. A waiter of a latch comes back, and finds it open.
+#[tokio::test]
+async fn p43_a_waiter_whose_socket_was_removed_wakes_up() {
+    let store = Store::new();
+    let (client, other) = (store.client().await, store.client().await);
+    client.latch("l").create(1).await.unwrap();
+    let waits = client.clone();
+    let latch = tokio::spawn(async move { waits.latch("l").wait().await });
+    let waits = client.clone();
+    let guard = client.mutex("m").lock().await.unwrap();
+    let condition = tokio::spawn(async move { waits.condvar("c").wait(guard).await });
+    for name in ["c", "l"] {
+        crate::eventually("it waits", async || other.mutex(name).inspect().await.unwrap().waiters == 1).await;
+    }
+    for name in std::fs::read_dir(store.path().join("live")).unwrap() {
+        std::fs::remove_file(name.unwrap().path()).unwrap();
+    }
+    assert!(!other.condvar("c").notify_one().await.unwrap(), "it cannot be reached");
+    other.latch("l").count_down().await.unwrap();
+    let _guard = within(LONG, "it wakes up", condition).await.unwrap().unwrap();
+    within(LONG, "it is open", latch).await.unwrap().unwrap();
+}
+
 /// The command has inherited the life that existed at its start. A new life would end with the client.
 #[tokio::test]
 async fn p26_a_command_keeps_the_lock_over_a_removed_name_and_a_new_link() {

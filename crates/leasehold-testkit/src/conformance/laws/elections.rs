@@ -94,7 +94,7 @@ pub(super) async fn a_leader_names_its_successor(stage: &Stage) {
     let waits = first.clone();
     let mut first = tokio::spawn(async move { waits.campaign("first").await });
     stage.waiters(&a, 1).await;
-    if !stage.has(Kind::Condition) {
+    if !stage.profile().names_successors {
         assert_eq!(leader.hand_to("first").await.expect_err("no such store").kind(), ErrorKind::Unsupported);
         let first = soon("it is next", &mut first).await.expect("no panic").expect("elected");
         assert_eq!(first.resign().await.expect("an answer"), Released::Released);
@@ -130,7 +130,7 @@ pub(super) async fn threads_elect(stage: &Stage) {
     let client = connected.await.expect("no panic").expect("connected");
     stage.keep(client.clone());
     let election = client.election(stage.name());
-    let has_put = stage.has(Kind::Condition);
+    let (has_put, names_successors) = (stage.has(Kind::Condition), stage.profile().names_successors);
     let played = tokio::task::spawn_blocking(move || {
         let mut observer = election.observe();
         assert_eq!(observer.next()?, None);
@@ -142,7 +142,7 @@ pub(super) async fn threads_elect(stage: &Stage) {
         }
         assert!(election.try_campaign("other")?.is_none());
         let leadership = match leadership.hand_to("nobody") {
-            Err(error) if !has_put && error.kind() == ErrorKind::Unsupported => election.campaign("thread")?,
+            Err(error) if !names_successors && error.kind() == ErrorKind::Unsupported => election.campaign("thread")?,
             handed => handed?.expect("nobody has this name"),
         };
         assert_eq!(leadership.resign()?, Released::Released);

@@ -4,6 +4,7 @@
 //! Mostly the log is long enough already, and is written again from its beginning after it was copied back. If it is
 //! not, to remove this file makes room.
 
+use leasehold_spec::Op;
 use rustix::fs::{FallocateFlags, OFlags};
 
 use super::directory::Directory;
@@ -11,6 +12,11 @@ use super::directory::Directory;
 const BALLAST: &str = "ballast";
 /// Room for some eighty steps, each of which writes a few pages of 4 KiB: enough until the log is copied back.
 const BYTES: u64 = 1024 * 1024;
+
+/// Whether a request does without the ballast: it adds rows. The others give something back.
+pub(super) const fn does_without(op: &Op) -> bool {
+    matches!(op, Op::Acquire(_) | Op::CreateLatch { .. } | Op::CountDown { .. })
+}
 
 /// Creates the file, if it is missing and there is room. Without it everything works until the disk is full.
 pub(super) fn make(directory: &Directory) {

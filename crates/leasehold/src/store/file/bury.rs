@@ -13,6 +13,7 @@ use leasehold_spec::{Env, Grant, GrantId, Kind, Mode, Name, Op, Resource, Rest, 
 use rusqlite::Connection;
 
 use super::cells::Bad;
+use super::latches;
 use super::pool::Part;
 use super::record::Record;
 
@@ -68,6 +69,7 @@ pub(super) fn read(
     }
     let resource = &mut record.resource;
     read_named(&mut part, resource, asked.op)?;
+    latches::read_named(db, part.name, &mut resource.latch, asked.op)?;
     let deaths = deaths_of_pool(&mut part, resource, asked, cursors)?;
     let mut first_end_us = None;
     if !leaves_others_alone(resource, &part, asked.op) {
@@ -148,6 +150,10 @@ pub(super) fn hide_dead(db: &Connection, record: &mut Record, asked: &Asked<'_>)
 
 /// Whether the request, or a waiter, cannot be served with the units that are free.
 fn is_short(resource: &Resource, part: &Part<'_>, op: &Op) -> bool {
+    if resource.kind == Kind::Latch {
+        // No grant of a latch keeps anybody out.
+        return false;
+    }
     let fits = |units: u32| part.pool.taken.saturating_add(units) <= part.pool.limit;
     match op {
         Op::Settle => !resource.is_idle(),

@@ -169,7 +169,7 @@ impl Database {
                        state = CASE state WHEN ?2 THEN ?2 END, label = NULL";
             void.execute(sql, [keep, POOL]).map_err(said)?;
             if self.has_pools {
-                void.execute_batch("DELETE FROM grants; UPDATE pools SET taken = 0, granted = 0").map_err(said)?;
+                void.execute_batch(layout::VOID_POOLS).map_err(said)?;
             }
             void.execute_batch("DELETE FROM waiters; DELETE FROM lapses; DELETE FROM ended").map_err(said)?;
             let set = "UPDATE meta SET value = ?2 WHERE key = ?1";

@@ -14,6 +14,7 @@
 
 use std::path::Path;
 
+use leasehold_spec::Op;
 use rusqlite::Connection;
 
 use super::news::{ending, to_tell};
@@ -81,6 +82,9 @@ CREATE INDEX ended_of ON ended (session);
 /// - `pools`: `units` is the limit, `taken` are the units that are granted, `granted` is the number of grants.
 /// - `grants`: the token is the key, because tokens rise. An inspection reads the oldest grants.
 /// - `waiters`: an upgrade that waits is the waiter of mode 2. `instead` is the grant that an upgrade replaces.
+/// - `latches`: the latch of a name, unless it was deleted. Its number never repeats.
+/// - `counts`: what a latch has counted. `buried` has the latches that are gone and may have left such rows behind.
+/// - `dismissed`: the waiters that the deletion of a latch has notified, for these messages.
 /// - `ended`: several for each name. It is only for sessions that live, and there is none during this change.
 const POOLS: &str = "
 CREATE TABLE pools (
@@ -109,10 +113,36 @@ CREATE TABLE ended (
   PRIMARY KEY (name, token)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX ended_of ON ended (session);
+CREATE TABLE latches (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, name INTEGER NOT NULL UNIQUE, born INTEGER NOT NULL,
+  keep_ms INTEGER NOT NULL, counted INTEGER NOT NULL
+) STRICT;
+CREATE TABLE counts (
+  latch INTEGER NOT NULL, session BLOB NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL,
+  PRIMARY KEY (latch, session, counter, nonce)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE buried (latch INTEGER PRIMARY KEY) STRICT;
+CREATE TRIGGER bury_latch AFTER DELETE ON latches BEGIN
+  INSERT INTO buried VALUES (old.id);
+END;
+CREATE TABLE dismissed (
+  name INTEGER NOT NULL, session BLOB NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  PRIMARY KEY (name, session, counter)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX dismissed_of ON dismissed (session);
 CREATE TRIGGER forget_pool AFTER DELETE ON names WHEN old.state = 4 BEGIN
   DELETE FROM pools WHERE name = old.id;
   DELETE FROM grants WHERE name = old.id;
+  DELETE FROM latches WHERE name = old.id;
+  DELETE FROM dismissed WHERE name = old.id;
 END;
+";
+
+/// Voids the pools of an earlier boot. No notification is left, and each latch is gone (kinds 3 and 4).
+pub(super) const VOID_POOLS: &str = "
+DELETE FROM grants; DELETE FROM latches; DELETE FROM buried; DELETE FROM counts; DELETE FROM dismissed;
+UPDATE pools SET taken = 0, granted = 0, units = CASE WHEN kind IN (3, 4) THEN 0 ELSE units END;
 ";
 
 /// Creates the tables, in the transaction of the caller.
@@ -125,6 +155,16 @@ pub(super) fn create(db: &Connection) -> Result<(), rusqlite::Error> {
 pub(super) fn add_pools(db: &Connection) -> Result<(), rusqlite::Error> {
     db.execute_batch(POOLS)?;
     db.pragma_update(None, "user_version", LAYOUT)
+}
+
+/// Whether a request is about a pool that may not exist yet.
+pub(super) fn needs_pools(op: &Op) -> bool {
+    match op {
+        Op::Acquire(acquire) => acquire.take.kind.is_pool(),
+        Op::CreateLatch { limit, .. } => *limit > 0,
+        Op::Resize { .. } => true,
+        _ => false,
+    }
 }
 
 /// Returns the error for a pool in a database of layout 2.

@@ -31,6 +31,7 @@ mod directory;
 mod fault;
 mod filesystems;
 mod job;
+mod latches;
 mod layout;
 mod link;
 mod live;
@@ -80,7 +81,11 @@ impl Store for FileStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
+        StoreProfile {
+            names_successors: true,
+            kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
+            ..StoreProfile::default()
+        }
     }
 
     fn silence(&self) -> Option<Error> {

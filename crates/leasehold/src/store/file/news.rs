@@ -55,10 +55,11 @@ const NEWS_OF_POOLS: &str = concat!(
      EXISTS (SELECT 1 FROM waiters WHERE waiters.name = names.id AND strict = 1 AND mode <> 2), \
      grants.token = names.last AND waiting > 0 \
      AND NOT EXISTS (SELECT 1 FROM waiters INDEXED BY upgrades WHERE waiters.name = names.id AND mode = 2) \
-     AND coalesce((SELECT pools.taken + waiters.units <= pools.units AND (waiters.mode = 0 OR NOT EXISTS (SELECT 1 \
-     FROM grants AS one INDEXED BY grants_upgradeable WHERE one.name = names.id AND one.mode = 1)) FROM waiters \
-     CROSS JOIN pools ON pools.name = waiters.name WHERE waiters.name = names.id ORDER BY ticket, seq LIMIT 1), 0) \
-     FROM grants CROSS JOIN names ON names.id = grants.name WHERE grants.session = ?1 AND grants.state IN (0, 2)"
+     AND coalesce((SELECT CASE pools.kind WHEN 4 THEN (SELECT counted >= pools.units FROM latches WHERE \
+     latches.name = pools.name) ELSE pools.taken + waiters.units <= pools.units AND (waiters.mode = 0 OR NOT EXISTS \
+     (SELECT 1 FROM grants AS one INDEXED BY grants_upgradeable WHERE one.name = names.id AND one.mode = 1)) END FROM \
+     waiters CROSS JOIN pools ON pools.name = waiters.name WHERE waiters.name = names.id ORDER BY ticket, seq LIMIT \
+     1), 0) FROM grants CROSS JOIN names ON names.id = grants.name WHERE grants.session = ?1 AND grants.state IN (0, 2)"
 );
 const ENDING_OF_POOLS: &str = concat!(
     "SELECT names.name, first.token, first.since_us, first.length_ms, waiters.counter, waiters.nonce, \
@@ -72,13 +73,18 @@ const ENDING_OF_POOLS: &str = concat!(
      waiters.name = names.id AND waiters.session = ?1 AND waiters.hears = 0 AND waiters.mode <> 2 GROUP BY names.id"
 );
 
+/// The waiters of a session that the deletion of a latch has notified: they are to ask again.
+const DISMISSED: &str = "SELECT names.name, dismissed.token, 0, 0, dismissed.counter, dismissed.nonce, 0, 2 FROM \
+                         dismissed JOIN names ON names.id = dismissed.name WHERE dismissed.session = ?1";
+
 /// A grant that a bell of a session can be about.
 pub(super) enum News {
     /// The session has it, according to the record.
     Stands { name: String, grant: Grant, waiting: Contention, rest: Rest },
     /// It was revoked and has ended, and the record belongs to another grant already.
     Ended { name: String, id: GrantId, token: Token, range: u64 },
-    /// The grant with this token, which an attempt of the session waits for, is marked or cools down, and ends then.
+    /// The grant with this token, which an attempt of the session waits for, is marked or cools down, and ends then. Or it
+    /// is the token of a latch that was deleted.
     Ending { name: String, id: GrantId, token: Token, end_us: u64, waiting: Contention },
 }
 
@@ -104,6 +110,7 @@ pub(super) fn news(db: &Connection, session: SessionId, has_pools: bool) -> Resu
     if has_pools {
         stands(&db, NEWS_OF_POOLS, session, &mut news)?;
         ends(&db, ENDING_OF_POOLS, session, &mut news)?;
+        ends(&db, DISMISSED, session, &mut news)?;
     }
     Ok(news)
 }
@@ -132,7 +139,7 @@ fn ends(db: &Connection, sql: &str, session: SessionId, news: &mut Vec<News>) ->
     while let Some(row) = rows.next()? {
         let (Ok(token), Ok(since_us), Ok(length_ms)) = (token(row, 1), time(row, 2), length(row, 3)) else { continue };
         let id = GrantId { session, counter: unsigned(row, 4)?, nonce: unsigned(row, 5)? };
-        let waiting = if row.get(7)? { Contention::Strict } else { Contention::Others };
+        let waiting = [Contention::Others, Contention::Strict, Contention::None][row.get::<_, u8>(7)?.min(2) as usize];
         news.push(News::Ending { name: row.get(0)?, id, token, end_us: since_us + length_ms * 1000, waiting });
     }
     Ok(())

@@ -13,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use super::cells::{
     Bad, grant_id, label, length, mode, mode_cells, sane, state, state_number, time, token, units, unsigned,
 };
+use super::latches;
 
 /// A row of `pools`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +45,12 @@ impl Pool {
         let kind = match kind {
             1 => Kind::ReadWrite,
             2 => Kind::Semaphore,
+            3 => Kind::Condition,
+            4 => Kind::Latch,
             other => return Err(Bad::Nonsense(format!("a pool has the kind {other}"))),
         };
-        sane((1..=PERMITS_MAX).contains(&limit), "a number of units is out of range")?;
+        let least = if kind.has_holders() { 1 } else { 0 };
+        sane((least..=PERMITS_MAX).contains(&limit), "a number of units is out of range")?;
         sane(taken <= PERMITS_MAX, "too many units are taken")?;
         Ok(Self { kind, limit, taken, granted: granted as usize })
     }
@@ -56,8 +60,8 @@ impl Pool {
             Kind::Mutex => return Ok(()),
             Kind::ReadWrite => 1,
             Kind::Semaphore => 2,
-            // Not yet: see `StoreProfile::kinds`.
-            Kind::Condition | Kind::Latch => return Err(Bad::Nonsense("a directory has no such kind".into())),
+            Kind::Condition => 3,
+            Kind::Latch => 4,
         };
         let sql = "INSERT OR REPLACE INTO pools VALUES (?1, ?2, ?3, ?4, ?5)";
         db.prepare_cached(sql)?.execute(params![name, kind, self.limit, self.taken, self.granted as i64])?;
@@ -69,13 +73,13 @@ impl Pool {
 pub(super) fn forget(db: &Connection, name: i64) -> Result<(), Bad> {
     db.prepare_cached("DELETE FROM pools WHERE name = ?1")?.execute([name])?;
     db.prepare_cached("DELETE FROM grants WHERE name = ?1")?.execute([name])?;
-    Ok(())
+    latches::forget(db, name)
 }
 
 /// The part of a pool that was read for a step.
 pub(super) struct Part<'a> {
     db: &'a Connection,
-    name: i64,
+    pub(super) name: i64,
     pub(super) pool: Pool,
     read: BTreeMap<GrantId, Grant>,
 }
@@ -344,10 +348,10 @@ fn insert(db: &Connection, name: i64, grant: &Grant) -> Result<(), Bad> {
     Ok(())
 }
 
-/// Writes a changed grant. ID, token and label stay.
+/// Writes a changed grant. ID and token stay.
 fn update(db: &Connection, name: i64, grant: &Grant) -> Result<(), Bad> {
     let sql = "UPDATE grants SET since_us = ?3, length_ms = ?4, end_us = ?5, state = ?6, units = ?7, mode = ?8, \
-               instead = ?9 WHERE name = ?1 AND token = ?2";
+               instead = ?9, label = ?10 WHERE name = ?1 AND token = ?2";
     let (mode, instead) = mode_cells(grant.mode);
     db.prepare_cached(sql)?.execute(params![
         name,
@@ -359,6 +363,7 @@ fn update(db: &Connection, name: i64, grant: &Grant) -> Result<(), Bad> {
         grant.units,
         mode,
         instead,
+        grant.label,
     ])?;
     Ok(())
 }

@@ -6,10 +6,14 @@
 
 use std::collections::HashMap;
 
-use leasehold_spec::{Entry, Grant, GrantId, GrantState, Grants, Kind, Lapse, Name, Resource, SessionId, Take};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{
+    Delivery, Entry, Grant, GrantId, GrantState, Grants, Kind, Lapse, Latch, Name, Op, Resource, SessionId, Take,
+};
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::cells::{Bad, bytes, sane, state_number};
+use super::latches;
 use super::plain::{Content, POOL, Plain};
 use super::pool::{self, Part, Pool};
 use super::rows::{OF_NAME, lapses, plain};
@@ -40,6 +44,7 @@ struct Before {
     upgrade: Option<Entry>,
     /// The grants of a pool, as far as they were read.
     grants: Grants,
+    latch: Latch,
 }
 
 /// The queues that were read last, by name.
@@ -95,6 +100,8 @@ impl Record {
         (resource.kind, resource.limit) = pool.map_or(MUTEX, |pool| (pool.kind, pool.limit));
         (resource.last, resource.keep_until_us) = (last, keep_until_us);
         (resource.released, resource.grants) = (released, grant.into());
+        let is_latch = resource.kind == Kind::Latch;
+        resource.latch = if is_latch { latches::read(db, id, resource.limit)? } else { Latch::default() };
         if is_remembered {
             return Ok(record);
         }
@@ -130,6 +137,7 @@ impl Record {
             subject: subject.and_then(find),
             upgrade: self.resource.upgrade.clone(),
             grants: if self.pool.is_some() { self.resource.grants.clone() } else { Grants::default() },
+            latch: self.resource.latch.clone(),
         });
     }
 
@@ -146,7 +154,8 @@ impl Record {
         let plain = Plain::of(&self.resource);
         let is_queue_changed = self.is_queue_changed(before, subject);
         let is_lapsed = before.lapses != self.resource.lapses;
-        let is_changed = before.plain != plain || is_queue_changed || is_lapsed || self.is_reset;
+        let is_latch_changed = before.latch != self.resource.latch;
+        let is_changed = before.plain != plain || is_queue_changed || is_lapsed || is_latch_changed || self.is_reset;
         // A renewal of a pool usually changes its grant and nothing else. A mutex has its grant in its row.
         if let (false, Some(id)) = (is_changed, self.id.filter(|_| self.pool.is_some())) {
             return pool::save(db, id, &before.grants, &self.resource.grants);
@@ -184,6 +193,20 @@ impl Record {
     pub(super) fn revoked_and_ended(&self) -> impl Iterator<Item = &Grant> {
         let has_ended = |grant: &&Grant| self.resource.held_by(grant.id).is_none();
         self.grants_before().filter(|grant| grant.state == GrantState::Revoked).filter(has_ended)
+    }
+
+    /// Whether the step has made another waiter the first one of a condition variable, while others have notifications: it
+    /// gets that of one that dies. (A waiter that asks has learned of them by this step.)
+    pub(super) fn has_new_heir(&self, subject: Option<GrantId>) -> bool {
+        let heir = self.resource.queue.front().map(|entry| entry.id);
+        let before = self.before.iter().flat_map(|before| before.queue.first()).map(|(id, _)| *id).next();
+        let has_notified = self.resource.kind == Kind::Condition && !self.resource.grants.is_empty();
+        has_notified && heir != before && heir != subject && !is_on(Mutant::P42HeirIsBlind)
+    }
+
+    /// Notes the waiters that the deletion of a latch has notified.
+    pub(super) fn note_dismissed(&self, db: &Connection, op: &Op, deliveries: &[Delivery]) -> Result<(), Bad> {
+        self.id.map_or(Ok(()), |id| latches::note_dismissed(db, id, op, deliveries))
     }
 
     fn grants_before(&self) -> impl Iterator<Item = &Grant> {
@@ -256,6 +279,8 @@ impl Record {
         if self.is_reset || plain.content != before.plain.content {
             now.save(db, id)?;
         }
+        let latch = if self.is_reset { &Latch::default() } else { &before.latch };
+        latches::save(db, id, latch, &self.resource.latch)?;
         pool::save(db, id, &before.grants, &self.resource.grants)
     }
 

@@ -190,7 +190,8 @@ impl Watches {
         matches!(peek, Err(Errno::AGAIN))
     }
 
-    /// Watches these holders of the name, and no other session for it. Returns whether one of them is dead.
+    /// Watches these holders of the name, and no other session for it. Returns whether one of them is dead. A name without
+    /// holders is known as well: the waiters of a condition variable watch those that are notified before them.
     pub(super) fn watch(&mut self, name: &Name, holders: &[SessionId], live: &Live) -> bool {
         let watched = self.names.remove(name).unwrap_or_default();
         watched.iter().filter(|one| !holders.contains(one)).for_each(|one| self.unwatch(name, *one));
@@ -202,9 +203,7 @@ impl Watches {
                 now.push(*holder);
             }
         }
-        if !now.is_empty() {
-            self.names.insert(name.clone(), now);
-        }
+        self.names.insert(name.clone(), now);
         is_dead
     }
 

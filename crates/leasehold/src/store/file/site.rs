@@ -18,6 +18,7 @@ use super::database::{self, DATABASE, Database};
 use super::default;
 use super::directory::Directory;
 use super::fault::Trouble;
+use super::latches;
 use super::layout;
 use super::live::Live;
 use super::news::{self, News};
@@ -52,7 +53,7 @@ pub(super) struct Done {
     pub(super) answer: Answer,
     pub(super) deliveries: Vec<Delivery>,
     /// The session of the next waiter, if this step has turned a claim into a whole lease. From now on that session
-    /// watches the new holder.
+    /// watches the new holder. The next waiter of a condition variable gets the notification of one that dies.
     pub(super) next: Option<SessionId>,
     /// The holders to watch, other than sessions of ours. `None`: those that are watched already.
     pub(super) others: Option<Vec<SessionId>>,
@@ -127,9 +128,9 @@ impl Site {
     ) -> Result<Vec<Result<Done, Trouble>>, Trouble> {
         let turn = self.take_turn(ask.world, ask.waiting)?;
         if !self.database.has_pools {
-            self.database.add_pools_for(&self.live, ask.own, batch.iter().any(|(_, op)| needs_pools(op)))?;
+            self.database.add_pools_for(&self.live, ask.own, batch.iter().any(|(_, op)| layout::needs_pools(op)))?;
         }
-        let may_wait = batch.iter().all(|(_, op)| matches!(op, Op::Acquire(_)));
+        let may_wait = batch.iter().all(|(_, op)| ballast::does_without(op));
         let mut room = Room::AsItIs;
         let done = loop {
             let tried = self.attempt(ask, batch);
@@ -162,7 +163,7 @@ impl Site {
             let mut stepped = Remembered::default();
             let mut all = Vec::new();
             for (name, op) in batch {
-                if needs_pools(op) && !database.has_pools {
+                if layout::needs_pools(op) && !database.has_pools {
                     all.push(Err(Trouble::Refused(layout::only_mutexes(path))));
                     continue;
                 }
@@ -180,6 +181,9 @@ impl Site {
             if self.steps.is_multiple_of(SWEEP) {
                 if let Ok(to) = rows::sweep(&database.db, self.swept, SWEPT, now(ask.world)) {
                     self.swept = to;
+                }
+                if database.has_pools {
+                    let _later_otherwise = latches::sweep(&database.db, SWEPT);
                 }
                 ballast::make(&self.directory);
             }
@@ -307,15 +311,6 @@ impl Site {
     }
 }
 
-/// Whether a request is about a pool that may not exist yet.
-fn needs_pools(op: &Op) -> bool {
-    match op {
-        Op::Acquire(acquire) => acquire.take.kind.is_pool(),
-        Op::Resize { .. } => true,
-        _ => false,
-    }
-}
-
 fn one(
     (db, remembered, cursors): (&Connection, Option<Record>, &mut Cursors),
     live: &Live,
@@ -341,12 +336,14 @@ fn one(
     }
     record.save(db, name, subject, lease_us)?;
     note_ended(db, name, &record, (op, &deliveries))?;
+    record.note_dismissed(db, op, &deliveries)?;
     let resource = &record.resource;
     let is_ours = |id: GrantId| ask.own.contains(&id.session);
     let waits = resource.upgrade.iter().chain(&resource.queue).any(|entry| is_ours(entry.id));
     let is_claimed = matches!((op, &answer.outcome), (Op::Renew(_), Outcome::Renewed { .. }))
         && subject.is_some_and(|id| record.was_pushed(id));
-    let next = resource.upgrade.iter().chain(&resource.queue).next().filter(|_| is_claimed);
+    let next = resource.upgrade.iter().chain(&resource.queue).next();
+    let next = next.filter(|_| is_claimed || record.has_new_heir(subject));
     let living = match resource.kind {
         Kind::Mutex => {
             Some(resource.grants.iter().filter(|grant| grant.is_held()).map(|grant| grant.id.session).collect())

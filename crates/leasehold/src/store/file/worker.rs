@@ -299,10 +299,8 @@ impl Worker {
         for name in self.watches.names() {
             let holders = self.site.as_ref().map(|site| site.holders(&name)).unwrap_or_default();
             let others: Vec<_> = holders.iter().copied().filter(|one| !self.is_own(*one)).collect();
-            match (holders.is_empty(), others.is_empty()) {
-                (true, _) => {}
-                (false, true) => self.watches.forget(&name),
-                (false, false) => self.watch(&name, &others, &live),
+            if !holders.is_empty() {
+                self.watch(&name, &others, &live);
             }
         }
     }
