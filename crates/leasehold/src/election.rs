@@ -26,7 +26,7 @@ use crate::session::{Notice, Stood, Wait};
 ///
 /// Elections work on all stores. All but a quorum notify observers and have [`Leadership::put`]. On a quorum observers
 /// poll, at least every 5 s. So does an observer on a Redis whose user lacks the right `+hscan`. So far only
-/// `memory:` and `file:` have [`Leadership::hand_to`].
+/// `memory:` has [`Leadership::hand_to`].
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
