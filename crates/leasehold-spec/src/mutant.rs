@@ -303,6 +303,12 @@ pub enum Mutant {
     P45TakesAsNamed,
     /// P48: a late change of the value is one of the next leader's.
     P48PutsForAny,
+    /// P51: without the named waiter, the first waiter gets the lock.
+    P51HandsToAny,
+    /// P51: a leader hands over to a candidate that is dead.
+    P51NamesTheDead,
+    /// P51: a leader whose request had no reply leads on.
+    P51LeadsOn,
     /// P48: an observer asks for the leader before it waits for a change.
     P48LooksFirst,
     /// P45: a multi-lock holds members for as long as it waits for one of another client.

@@ -25,7 +25,8 @@ use crate::session::{Notice, Stood, Wait};
 /// mutex of the same name excludes the leader.
 ///
 /// Elections work on all stores. All but a quorum notify observers and have [`Leadership::put`]. On a quorum observers
-/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the right `+hscan`.
+/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the right `+hscan`. So far only
+/// `memory:` has [`Leadership::hand_to`].
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
@@ -139,6 +140,11 @@ impl Election {
         Self { acquirer: self.acquirer.lease(lease), changed: self.changed.lease(lease) }
     }
 
+    /// Notifies the observers.
+    pub(crate) async fn announce(&self) {
+        notify(&self.changed).await;
+    }
+
     fn candidate(&self, value: &str) -> Result<Acquirer> {
         check_value(value).map_err(|error| self.acquirer.failed(Operation::Lock, error))?;
         Ok(self.acquirer.labeled(value))
@@ -168,6 +174,35 @@ impl Leadership {
     /// - Those of [`Mutex::inspect`](crate::Mutex::inspect). After `Unreachable` the value may have changed; put it again.
     pub async fn put(&self, value: &str) -> Result<()> {
         put(&self.0, &self.1, value).await
+    }
+
+    /// Hands the leadership to the candidate with this value, before all candidates that have waited longer, and notifies
+    /// observers. If several have the value, the first of them leads. Returns `None` once the store has made it the leader.
+    ///
+    /// If no live candidate with this value waits, nothing changes: this returns the leadership, and this candidate leads
+    /// on. If the new leader dies right after the hand-over, the first of the others leads about a second later. Two round
+    /// trips.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future owns the leadership. If it is dropped, this candidate does not lead any more: either the named candidate
+    /// leads, or the first one that waits.
+    ///
+    /// # Errors
+    ///
+    /// After each error this candidate does not lead any more.
+    ///
+    /// - `Lost`: it did not lead before.
+    /// - `Unsupported`: the store cannot hand over to a named candidate. This candidate resigns.
+    /// - Those of [`Mutex::inspect`](crate::Mutex::inspect). After `Unreachable` the named candidate may lead; otherwise
+    ///   this one resigns.
+    pub async fn hand_to(self, value: &str) -> Result<Option<Self>> {
+        let Self(lease, changed) = self;
+        if let Some(lease) = lease.hand_to(value).await? {
+            return Ok(Some(Self(lease, changed)));
+        }
+        notify(&changed).await;
+        Ok(None)
     }
 
     /// Ends the leadership, and notifies observers. The next candidate leads before the store replies. Two round trips. See

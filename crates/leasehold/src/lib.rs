@@ -213,6 +213,11 @@ pub mod seam {
         crate::Lost::new(&leasehold_spec::Name::new(name).expect("the name is valid"), reason)
     }
 
+    /// Notifies the observers of an election whose leader has changed as the holder of a mutex.
+    pub async fn announce(client: &crate::Leasehold, name: &str) {
+        client.election(name).announce().await;
+    }
+
     pub use crate::descriptors::{advice as descriptors_advice, runtime};
 
     /// Returns the default lease of the store with this URL. No I/O.

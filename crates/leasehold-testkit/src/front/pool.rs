@@ -227,6 +227,6 @@ fn sentence(op: &Op, answer: &Answer, after: &Resource, marked: &str) -> String 
         Outcome::Revoking { .. } => format!("REVOKING {text} {marked}"),
         Outcome::Settled => format!("SETTLED {text}"),
         Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
-        Outcome::Reserved { .. } | Outcome::Put => unreachable!("no script of pools says so"),
+        Outcome::Reserved { .. } | Outcome::Put | Outcome::NoWaiter => unreachable!("no script of pools says so"),
     }
 }

@@ -10,6 +10,7 @@ use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
 use crate::error::Error;
+use crate::store::lacks;
 
 /// The limits of fields: times in µs have 16 digits, lengths in ms have 8, and the length of a label has 3.
 pub(super) const TIME_END: u64 = field!(TIME.us).end();
@@ -64,6 +65,8 @@ impl Call {
             }
             Op::Settle => begin(Script::Settle),
             Op::Inspect => begin(Script::Inspect),
+            // See `StoreProfile::names_successors`.
+            Op::HandTo { .. } => return Err(lacks(op)),
             Op::Lower { .. }
             | Op::Resize { .. }
             | Op::Notify { .. }

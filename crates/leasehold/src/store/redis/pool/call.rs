@@ -47,7 +47,7 @@ pub(in crate::store::redis) fn call(keys: &Keys, name: &Name, op: &Op) -> Result
         Op::DeleteLatch { born } => begin(Script::PoolDelete).and(digits(*born)),
         Op::Settle => begin(Script::PoolSettle),
         Op::Inspect => begin(Script::PoolInspect),
-        Op::Reserve { .. } | Op::Put { .. } => return Ok(None),
+        Op::Reserve { .. } | Op::Put { .. } | Op::HandTo { .. } => return Ok(None),
     };
     Ok(Some(call))
 }
