@@ -24,8 +24,8 @@ use crate::session::{Notice, Stood, Wait};
 /// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A
 /// mutex of the same name excludes the leader.
 ///
-/// Elections work on all stores. So far only `memory:` and `file:` notify observers and have [`Leadership::put`]. On other
-/// stores observers poll, at least every 5 s.
+/// Elections work on all stores. All but a quorum notify observers and have [`Leadership::put`]. On a quorum observers
+/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the right `+hscan`.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
@@ -206,11 +206,7 @@ impl Observer {
             let Self { election: Election { acquirer, changed }, seen } = self;
             let early = if is_on(Mutant::P48LooksFirst) { Some(acquirer.inspect().await?) } else { None };
             // P48: it stands in the queue before it looks, so no change comes between the two.
-            let stood = match changed.stand(Wait::ForEver).await {
-                // A store that cannot notify it: it looks from time to time.
-                Err(error) if error.kind() == ErrorKind::Unsupported => None,
-                stood => stood?,
-            };
+            let stood = stand(changed).await?;
             let inspection = match early {
                 Some(early) => early,
                 None => acquirer.inspect().await?,
@@ -252,6 +248,15 @@ pub(crate) async fn put(lease: &Lease, changed: &Acquirer, value: &str) -> Resul
     lease.put(value).await?;
     notify(changed).await;
     Ok(())
+}
+
+/// Enters the queue of the observers. `None` if the store cannot notify an observer, or if the user has no right to wait
+/// there: the observer looks from time to time then.
+async fn stand(changed: &Acquirer) -> Result<Option<Stood<'_>>> {
+    match changed.stand(Wait::ForEver).await {
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
+        stood => stood,
+    }
 }
 
 /// Notifies the observers, once: they look from time to time as well.
