@@ -95,10 +95,6 @@ marks! {
     LabelPut,
     /// P48: a client that does not lead changed the value.
     PutNotHeld,
-    /// P46: several mutexes were acquired by one request.
-    AllTaken,
-    /// P46: one of several mutexes was not free, and none was acquired.
-    NotAllFree,
     /// P44: a latch was created.
     LatchCreated,
     /// P44: a count-down was counted.

@@ -2,7 +2,6 @@
 
 use crate::answer::{Answer, Contention, Rest};
 use crate::env::Env;
-use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::Acquire;
 use crate::resource::Resource;
@@ -18,6 +17,8 @@ use crate::take::Take;
 ///
 /// A repeat of a request that was granted finds the names taken, and returns `None`. The caller then gives all of the IDs
 /// back, as after a request without a reply.
+///
+/// No store carries out such a request yet: see docs/design/multi.md.
 pub fn acquire_all(members: &mut [(&mut Resource, &Acquire)], env: &Env<'_>) -> Option<Vec<Answer>> {
     let are_free = members.iter().all(|(resource, request)| is_free(resource, request, env));
     if is_on(Mutant::P46TakesSome) && !are_free {
@@ -25,10 +26,8 @@ pub fn acquire_all(members: &mut [(&mut Resource, &Acquire)], env: &Env<'_>) -> 
         free.for_each(|(resource, request)| drop(take(resource, request, env)));
     }
     if !are_free {
-        hit(Mark::NotAllFree);
         return None;
     }
-    hit(Mark::AllTaken);
     Some(members.iter_mut().map(|(resource, request)| take(resource, request, env)).collect())
 }
 

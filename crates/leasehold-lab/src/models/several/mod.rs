@@ -5,8 +5,8 @@
 //! renews the first one while it waits for the second. It works for a tick under both, and gives both back.
 //!
 //! Pushes may be lost, connections may break with their replies, and a session may die or stop for a while. After the last
-//! fault there is time for every lease and every re-check. Then each live task must have worked, and at no time may two tasks
-//! believe that they hold both.
+//! fault there is time for every lease and every re-check. Then each live task must have worked. At no time may a task
+//! believe that it holds both while another client holds one of them.
 //!
 //! ```text
 //!   scenes   the size of each scene, and the rules that are switched off

@@ -56,14 +56,12 @@ pub(super) enum Slip {
     KeepsUnknown,
     /// P47: a task works although it lost a mutex while it waited for the other one.
     EntersLost,
-    /// P47: only the first member counts for the loss.
-    FirstCounts,
 }
 
 /// A violation of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Harm {
-    BothWork,
+    Shared,
     Circle,
     WaitsForEver,
     Orphan,
@@ -96,7 +94,7 @@ impl Case {
 impl Harm {
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Self::BothWork => "two tasks work at a time",
+            Self::Shared => "a task works while another client holds one of its mutexes",
             Self::Circle => "each task waits for a mutex that the other one holds",
             Self::WaitsForEver => "a live task has not worked at the end",
             Self::Orphan => "a mutex is held for a request that its client has given up",
@@ -169,7 +167,6 @@ pub(super) const CASES: &[Case] = &[
         "a task works although it lost a mutex while it waited for the other one",
         Off::Session(Slip::EntersLost),
         &STOP,
-        Harm::BothWork,
+        Harm::Shared,
     ),
-    case("P47", "only the first member counts for the loss", Off::Session(Slip::FirstCounts), &STOP, Harm::BothWork),
 ];

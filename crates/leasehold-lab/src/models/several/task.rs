@@ -81,8 +81,7 @@ impl Task {
 
     /// Whether the task believes at this tick that it may work.
     pub(super) fn believes(&self, play: &Play, tick: u8) -> bool {
-        let counting = if play.slips(Slip::FirstCounts) { &self.held[..1] } else { &self.held };
-        let is_valid = counting.iter().all(|held| held.is_some_and(|held| tick < held.until));
+        let is_valid = self.held.iter().all(|held| held.is_some_and(|held| tick < held.until));
         matches!(self.phase, Phase::Works(_)) && (is_valid || play.slips(Slip::EntersLost))
     }
 

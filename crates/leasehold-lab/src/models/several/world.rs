@@ -1,8 +1,8 @@
 //! The state of the model: the mutexes, the tasks, and the effect of each event.
 
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Env, From, GrantId, Hears, Op, Order, Patience, Place, Renew, Resource,
-    SessionId, Take, Token, acquire_all, step,
+    Acquire, Answer, Contention, Delivery, Env, From, Grant, GrantId, Hears, Op, Order, Patience, Place, Renew,
+    Resource, SessionId, Take, Token, acquire_all, step,
 };
 use stateright::{Model, Property};
 
@@ -77,9 +77,7 @@ impl Model for Play {
 
     fn properties(&self) -> Vec<Property<Self>> {
         let mut all = vec![
-            Property::always(Harm::BothWork.name(), |play: &Play, world: &World| {
-                !world.tasks.iter().all(|task| task.believes(play, world.tick))
-            }),
+            Property::always(Harm::Shared.name(), |play: &Play, world: &World| !world.is_shared(play)),
             Property::always(Harm::Circle.name(), |play: &Play, world: &World| !world.is_circle(play)),
             Property::always(Harm::WaitsForEver.name(), |play: &Play, world: &World| {
                 !world.is_over(play) || world.tasks.iter().all(|task| task.phase == Phase::Done)
@@ -242,6 +240,16 @@ impl World {
     fn is_over(&self, play: &Play) -> bool {
         let is_still = |task: &Task| !task.is_stopped && !matches!(task.phase, Phase::Works(_));
         self.tick == play.scene.until && self.is_settled(play) && self.tasks.iter().all(is_still)
+    }
+
+    /// Whether a task believes that it may work while another client holds one of its mutexes.
+    fn is_shared(&self, play: &Play) -> bool {
+        let is_in_force = |grant: &&Grant| grant.end_us() > clock_us(self.tick);
+        let mut holders = self.mutexes.iter().flat_map(|mutex| mutex.grants.iter().filter(is_in_force));
+        holders.any(|grant| {
+            let mut others = (0_u128..).zip(&self.tasks).filter(|(s, _)| *s != grant.id.session.0);
+            others.any(|(_, task)| task.believes(play, self.tick))
+        })
     }
 
     /// Whether both tasks hold a mutex for which the other one waits.
