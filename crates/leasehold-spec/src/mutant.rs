@@ -301,6 +301,10 @@ pub enum Mutant {
     P44DeletesSilently,
     /// P45: a multi-lock takes its members in the order in which they were named.
     P45TakesAsNamed,
+    /// P46: a request for several mutexes takes those that are free.
+    P46TakesSome,
+    /// P46: a request for several mutexes passes over waiters.
+    P46PassesQueue,
     /// P48: a late change of the value is one of the next leader's.
     P48PutsForAny,
     /// P51: without the named waiter, the first waiter gets the lock.

@@ -3,6 +3,7 @@
 //! | File | Contents |
 //! |---|---|
 //! | `acquire.rs`, `admit.rs` | acquire: a grant, a place in the queue, or neither |
+//! | `all.rs` | acquire of several mutexes: all of them, or none |
 //! | `held.rs` | renew, reserve and put: requests about a grant that is held |
 //! | `hand_to.rs` | the holder names the next one |
 //! | `release.rs` | release, leave and cool down: requests that end an attempt |
@@ -19,6 +20,7 @@
 
 mod acquire;
 mod admit;
+mod all;
 mod condition;
 mod context;
 mod hand_to;
@@ -35,6 +37,7 @@ mod serve;
 mod upgrade;
 
 use acquire::acquire;
+pub use all::acquire_all;
 use condition::{notify, spend};
 use context::Step;
 use hand_to::hand_to;

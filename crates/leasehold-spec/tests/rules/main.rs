@@ -1,6 +1,7 @@
 //! One test for each rule of the protocol that `step` keeps. `scripts/mutants` switches off each rule and checks that
 //! its test fails.
 
+mod all;
 mod clocks;
 mod conditions;
 mod cool_downs;
