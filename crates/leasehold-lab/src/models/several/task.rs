@@ -165,7 +165,7 @@ impl Task {
                 self.out.push_back(Ask::Renew { member, n, token: push.token, sent: tick });
             }
             Some(Message::Reply(Ask::All { n, sent }, answers)) => {
-                self.told_of_all(play, (s, tick), (n, sent), &answers)
+                self.told_of_all(play, (s, tick), (n, sent), &answers);
             }
             Some(Message::Reply(Ask::Queue { member, n, sent }, answers)) => match answers[0].outcome {
                 Outcome::Granted { token, .. } => {
