@@ -13,6 +13,8 @@ mod lease;
 #[cfg(leasehold_lab)]
 mod models;
 #[cfg(leasehold_lab)]
+mod processes;
+#[cfg(leasehold_lab)]
 mod sim;
 #[cfg(leasehold_lab)]
 mod times;
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
     let said: Vec<String> = std::env::args().skip(1).collect();
     let layer = said.first().map_or("", String::as_str);
     let args = said.iter().skip(1).cloned();
-    if let Some(done) = chaos::hidden(layer, args.clone()) {
+    if let Some(done) = chaos::hidden(layer, args.clone()).or_else(|| processes::hidden(layer, args.clone())) {
         return done;
     }
     if said.iter().any(|arg| ["--help", "-h", "help"].contains(&arg.as_str())) {
@@ -57,8 +59,9 @@ fn main() -> ExitCode {
         "sim" => (sim::Options::of(args).map(|options| sim::run(&options)), vec![sim::USAGE]),
         "bytes" => (bytes::Options::of(args).map(|options| bytes::run(&options)), vec![bytes::USAGE]),
         "chaos" => (chaos::Options::of(args).map(|options| chaos::run(&options)), vec![chaos::USAGE]),
+        "processes" => (processes::Options::of(args).map(|options| processes::run(&options)), vec![processes::USAGE]),
         "times" => (times::Options::of(args).map(|options| times::run(&options)), vec![times::USAGE]),
-        _ => (None, vec![models::USAGE, sim::USAGE, bytes::USAGE, chaos::USAGE, times::USAGE]),
+        _ => (None, vec![models::USAGE, sim::USAGE, bytes::USAGE, chaos::USAGE, processes::USAGE, times::USAGE]),
     };
     done.unwrap_or_else(|| usage::refuse(&said, &usages))
 }

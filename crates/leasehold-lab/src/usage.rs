@@ -29,6 +29,13 @@ leasehold-lab chaos: real processes and servers, killed, frozen and cut; needs r
   --quorum            five servers that are a quorum: mostly a minority is broken; all kinds from 4 minutes on
   --json              the figures as JSON
 
+leasehold-lab processes: textbook problems, solved by processes of which one is killed a second; needs redis-server
+  --scene NAME        philosophers, readers, buffer, accounts or leader [all]
+  --seconds N         for N seconds [60]
+  --seed N            the choice of whom to kill, and the choices of the workers [1]
+  --store redis|file|URL  the store; a URL must not have a password [redis]
+  --markdown          the results as rows of a table
+
 leasehold-lab models: every schedule of small worlds, over the shipped `step`
   --rule P6           only the flaws of this rule
   --scene ghosts      only this scene

@@ -51,6 +51,7 @@ mod stop;
 use std::process::ExitCode;
 
 pub(crate) use options::{Options, USAGE};
+pub(crate) use process::{die_with_parent, us};
 pub(crate) use run::run;
 
 /// Runs a hidden subcommand, for which the lab starts itself. Returns `None` for any other word.

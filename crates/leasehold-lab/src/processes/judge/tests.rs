@@ -1,0 +1,116 @@
+//! What the judge must see, and what it must excuse.
+
+use super::*;
+
+/// The lines of a run, which a test writes by hand.
+#[derive(Default)]
+struct Story {
+    notes: Vec<Note>,
+    deaths: Deaths,
+    now_us: u64,
+}
+
+fn who(number: usize) -> Who {
+    Who { number, life: 0 }
+}
+
+impl Story {
+    fn line(mut self, number: usize, event: Event) -> Self {
+        self.now_us += 10;
+        self.notes.push(Note { who: who(number), section: 1, at_us: self.now_us, event });
+        self
+    }
+
+    fn enters(self, number: usize, share: Share, token: u64) -> Self {
+        self.line(number, Event::Enter { uses: vec![Use { resource: 3, share, token }], waited_us: token })
+    }
+
+    fn leaves(self, number: usize, ending: Ending) -> Self {
+        self.line(number, Event::Leave(ending))
+    }
+
+    fn dies(mut self, number: usize) -> Self {
+        self.now_us += 10;
+        self.deaths.insert(who(number), self.now_us);
+        self
+    }
+
+    fn judged(&self, scene: Scene) -> Verdict {
+        judge(scene, &self.notes, &self.deaths)
+    }
+}
+
+use Ending::{Lost, Whole};
+use Share::{Alone, Shared};
+
+#[test]
+fn sections_one_after_the_other_are_right() {
+    let story = Story::default().enters(0, Alone, 1).leaves(0, Whole).enters(1, Alone, 2).leaves(1, Whole);
+    let verdict = story.judged(Scene::Philosophers);
+    assert_eq!((verdict.violations.len(), verdict.progress), (0, vec![1, 1, 0, 0, 0]));
+    assert_eq!(verdict.longest_wait_us, 2);
+}
+
+#[test]
+fn an_overlap_is_a_violation() {
+    for (first, second, wanted) in [(Alone, Alone, 1), (Alone, Shared, 1), (Shared, Alone, 1), (Shared, Shared, 0)] {
+        let story = Story::default().enters(0, first, 1).enters(1, second, 2).leaves(0, Whole).leaves(1, Whole);
+        let violations = story.judged(Scene::Readers).violations;
+        assert_eq!(violations.len(), wanted, "{first:?} {second:?}: {violations:?}");
+    }
+}
+
+#[test]
+fn an_overlap_with_a_lost_lease_is_excused_and_counted() {
+    let story = Story::default().enters(0, Alone, 1).enters(1, Alone, 2).leaves(0, Lost).leaves(1, Whole);
+    let verdict = story.judged(Scene::Accounts);
+    assert_eq!((verdict.violations.len(), verdict.excused, verdict.lost), (0, 1, 1));
+    assert_eq!(verdict.progress[0], 0, "a section that lost its lease is no progress");
+}
+
+#[test]
+fn a_section_ends_with_its_process_and_not_before() {
+    let after = Story::default().enters(0, Alone, 1).dies(0).enters(1, Alone, 2).leaves(1, Whole);
+    let verdict = after.judged(Scene::Buffer);
+    assert_eq!((verdict.violations.len(), verdict.cut), (0, 1));
+    let before = Story::default().enters(0, Alone, 1).enters(1, Alone, 2).dies(0).leaves(1, Whole);
+    assert_eq!(before.judged(Scene::Buffer).violations.len(), 1);
+}
+
+#[test]
+fn a_section_without_an_end_or_a_death_is_a_violation() {
+    let story = Story::default().enters(0, Alone, 1);
+    assert_eq!(story.judged(Scene::Buffer).violations.len(), 1);
+}
+
+#[test]
+fn tokens_rise_except_among_readers() {
+    let readers = Story::default().enters(0, Shared, 5).enters(1, Shared, 4).leaves(0, Whole).leaves(1, Whole);
+    assert_eq!(readers.judged(Scene::Readers).violations.len(), 0);
+    let same = Story::default().enters(0, Alone, 5).leaves(0, Whole).enters(1, Alone, 5).leaves(1, Whole);
+    assert_eq!(same.judged(Scene::Readers).violations.len(), 1);
+    let reader = Story::default().enters(0, Alone, 5).leaves(0, Whole).enters(1, Shared, 4).leaves(1, Whole);
+    assert_eq!(reader.judged(Scene::Readers).violations.len(), 1);
+}
+
+#[test]
+fn a_torn_record_needs_a_dead_writer() {
+    let torn = |story: Story| story.enters(1, Shared, 2).line(1, Event::Torn { resource: 3 }).leaves(1, Whole);
+    let dead = torn(Story::default().enters(0, Alone, 1).dies(0)).judged(Scene::Readers);
+    assert_eq!((dead.violations.len(), dead.torn), (0, 1));
+    let alive = torn(Story::default().enters(0, Alone, 1).leaves(0, Whole)).judged(Scene::Readers);
+    assert_eq!(alive.violations.len(), 1);
+}
+
+#[test]
+fn the_terms_of_leaders_count_from_their_beginning() {
+    let story = Story::default().enters(2, Alone, 1).dies(2);
+    assert_eq!(story.judged(Scene::Leader).progress, [0, 0, 1, 0, 0]);
+    assert_eq!(story.judged(Scene::Accounts).progress, [0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn a_wrong_state_is_a_violation() {
+    let story = Story::default().line(4, Event::Wrong("the accounts have 99 instead of 100".into()));
+    assert_eq!(story.judged(Scene::Accounts).violations, ["process 4.0: the accounts have 99 instead of 100"]);
+}

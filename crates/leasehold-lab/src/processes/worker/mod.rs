@@ -1,0 +1,165 @@
+//! A worker process: it plays its part of a scene until its standard input ends.
+
+mod accounts;
+mod buffer;
+mod leader;
+mod philosophers;
+mod readers;
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use leasehold::{Leasehold, Released};
+use leasehold_testkit::{Random, boottime_us};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::notes::{Ending, Event, Notes, Share, Use, Who};
+use super::run::NOTES;
+use super::scene::{LEASE, Scene};
+use crate::chaos::die_with_parent;
+
+/// Writes the state with which a scene begins.
+pub(crate) fn prepare(scene: Scene, dir: &Path) -> io::Result<()> {
+    fs::create_dir_all(dir)?;
+    match scene {
+        Scene::Accounts => accounts::open(dir),
+        Scene::Buffer => buffer::open(dir),
+        Scene::Readers => readers::open(dir),
+        Scene::Philosophers | Scene::Leader => Ok(()),
+    }
+}
+
+/// Judges the state at the end, when all workers are gone.
+pub(crate) fn is_whole(scene: Scene, dir: &Path) -> Result<(), String> {
+    match scene {
+        Scene::Accounts => accounts::audit(dir),
+        Scene::Buffer => buffer::read(dir).map(drop),
+        Scene::Readers | Scene::Philosophers | Scene::Leader => Ok(()),
+    }
+}
+
+/// A worker at its post.
+struct Worker {
+    client: Leasehold,
+    who: Who,
+    dir: PathBuf,
+    notes: Notes,
+    random: Random,
+    stop: watch::Receiver<bool>,
+    section: u64,
+    /// When it began to wait for the section that comes next.
+    waits_since_us: u64,
+}
+
+/// `processes-worker URL SCENE NUMBER LIFE SEED DIR`
+pub(crate) fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
+    let parsed = (|| {
+        let (url, scene) = (args.next()?, Scene::named(&args.next()?)?);
+        let who = Who { number: args.next()?.parse().ok()?, life: args.next()?.parse().ok()? };
+        Some((url, scene, who, args.next()?.parse().ok()?, PathBuf::from(args.next()?)))
+    })();
+    let Some((url, scene, who, seed, dir)) = parsed else {
+        eprintln!("processes-worker is started by `leasehold-lab processes`");
+        return ExitCode::from(2);
+    };
+    die_with_parent();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.expect("a runtime can be started").block_on(work((&url, scene), who, seed, dir)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("process {}.{}: {error}", who.number, who.life);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn work((url, scene): (&str, Scene), who: Who, seed: u64, dir: PathBuf) -> leasehold::Result<()> {
+    let (ends, stop) = watch::channel(false);
+    std::thread::spawn(move || {
+        // The end of the input is the order to stop. The lab writes nothing into it.
+        let _ended = io::stdin().lock().read_to_end(&mut Vec::new());
+        ends.send_replace(true);
+    });
+    let label = format!("{}.{}", who.number, who.life);
+    let client = Leasehold::builder(url).holder(&label).lease(LEASE).connect().await?;
+    let notes = Notes::append_to(&dir.join(NOTES), who).expect("a directory of the lab can be written");
+    let mut worker = Worker {
+        client: client.clone(),
+        who,
+        dir,
+        notes,
+        random: Random::new(seed),
+        stop,
+        section: 0,
+        waits_since_us: 0,
+    };
+    match scene {
+        Scene::Philosophers => philosophers::dine(&mut worker).await?,
+        Scene::Readers => readers::work(&mut worker).await?,
+        Scene::Buffer => buffer::work(&mut worker).await?,
+        Scene::Accounts => accounts::work(&mut worker).await?,
+        Scene::Leader => leader::campaign(&mut worker).await?,
+    }
+    drop(worker);
+    client.close().await;
+    Ok(())
+}
+
+impl Worker {
+    /// Waits for a lock. Returns `None` when the worker has to stop: the future is dropped then.
+    async fn get<T>(&mut self, waiting: impl Future<Output = leasehold::Result<T>>) -> leasehold::Result<Option<T>> {
+        self.waits_since_us = boottime_us();
+        let mut stop = self.stop.clone();
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => Ok(None),
+            got = waiting => got.map(Some),
+        }
+    }
+
+    /// Notes that a section begins. It uses these resources.
+    fn enter(&mut self, uses: Vec<Use>) {
+        self.section += 1;
+        let waited_us = boottime_us() - self.waits_since_us;
+        self.notes.write(self.section, Event::Enter { uses, waited_us });
+    }
+
+    /// Notes that the section has ended. The next step is the release.
+    fn leave(&mut self, ending: Ending) {
+        self.notes.write(self.section, Event::Leave(ending));
+    }
+
+    fn note(&mut self, event: Event) {
+        self.notes.write(self.section, event);
+    }
+
+    /// Sleeps for this long at most.
+    async fn pause(&mut self, most: Duration) {
+        let most_us = u64::try_from(most.as_micros()).expect("a short time");
+        sleep(Duration::from_micros(self.random.within(most_us / 10, most_us))).await;
+    }
+}
+
+/// Returns how a section ended, by the check of its guard.
+fn ending<T, E>(checked: &Result<T, E>) -> Ending {
+    if checked.is_ok() { Ending::Whole } else { Ending::Lost }
+}
+
+/// Takes the result of a release. A lease that ended meanwhile ended after the section did.
+fn released(result: leasehold::Result<Released>) -> leasehold::Result<()> {
+    result.map(drop)
+}
+
+fn alone(resource: usize, token: leasehold::Token) -> Use {
+    Use { resource, share: Share::Alone, token: token.get() }
+}
+
+/// Replaces a file in one step: a process that is killed leaves the old contents or the new ones.
+fn replace(path: &Path, contents: &str) {
+    let next = path.with_extension("next");
+    fs::write(&next, contents).and_then(|()| fs::rename(&next, path)).expect("a directory of the lab can be written");
+}
