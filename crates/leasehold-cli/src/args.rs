@@ -8,7 +8,7 @@ use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
 use crate::exit::{Exit, Failure};
-use crate::run::{InterruptArgs, MinderArgs, RunArgs};
+use crate::run::{ElectArgs, InterruptArgs, MinderArgs, RunArgs};
 use crate::{show, tips};
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
@@ -40,6 +40,7 @@ impl Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(Box<RunArgs>),
+    Elect(Box<ElectArgs>),
     /// Watch over the command of a `leasehold run` (internal)
     #[command(hide = true)]
     Minder(MinderArgs),

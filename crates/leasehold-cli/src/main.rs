@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Err(done) => done,
         // Its exit status is that of its command.
         Ok(Verb::Run(args)) => return run::run(*args),
+        Ok(Verb::Elect(args)) => return run::elect(*args),
         Ok(Verb::Minder(args)) => return run::mind(&args),
         Ok(Verb::Interrupt(args)) => return run::interrupt(&args),
         Ok(Verb::Place) => return run::hold_place(),

@@ -21,6 +21,7 @@ pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
         "run" => verb
             .mut_arg("names", |names| names.num_args(1).action(ArgAction::Set))
             .mut_arg("command", |command| command.value_hint(ValueHint::CommandWithArguments)),
+        "elect" => verb.mut_arg("command", |command| command.value_hint(ValueHint::CommandWithArguments)),
         "man" => verb.mut_arg("verb", |verb| verb.value_parser(PossibleValuesParser::new(&names))),
         _ => verb,
     };

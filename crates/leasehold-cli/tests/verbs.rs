@@ -304,7 +304,7 @@ async fn a_quorum_that_somebody_holds_is_begun_by_force_only() {
     drop(guard);
 }
 
-const VERBS: [&str; 7] = ["run", "inspect", "ls", "revoke", "quorum", "completions", "man"];
+const VERBS: [&str; 8] = ["run", "elect", "inspect", "ls", "revoke", "quorum", "completions", "man"];
 
 #[test]
 fn completions_know_every_verb_and_no_hidden_one() {
@@ -315,10 +315,10 @@ fn completions_know_every_verb_and_no_hidden_one() {
     }
     let bash = stdout_of(&["completions", "bash"], 0);
     assert!(
-        bash.contains("opts=\"-h -V --help --version run inspect ls revoke quorum completions man help\""),
+        bash.contains("opts=\"-h -V --help --version run elect inspect ls revoke quorum completions man help\""),
         "{bash}"
     );
-    assert!(bash.contains("opts=\"-h --help run inspect ls revoke quorum completions man\""), "of man: {bash}");
+    assert!(bash.contains("opts=\"-h --help run elect inspect ls revoke quorum completions man\""), "of man: {bash}");
     assert!(stdout_of(&["completions", "zsh"], 0).contains("_cmdambivalent"), "what run runs is a command");
 }
 

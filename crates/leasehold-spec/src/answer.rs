@@ -123,6 +123,8 @@ pub enum Outcome {
     },
     /// The grant has another label now.
     Put,
+    /// No live waiter has the label: nothing was changed.
+    NoWaiter,
     /// The latch is gone.
     Deleted,
     /// The grant is marked for revocation.
@@ -155,6 +157,7 @@ impl Outcome {
             Self::Counted { .. } => "counted",
             Self::Deleted => "deleted",
             Self::Put => "put",
+            Self::NoWaiter => "no waiter",
             Self::Renewed { .. } => "renewed",
             Self::Reserved { .. } => "reserved",
             Self::Lost { how: LostHow::Revoked } => "revoked",

@@ -53,5 +53,5 @@ pub use latch::Latch;
 pub use name::{BadName, Name};
 pub use op::{Acquire, From, Hears, Op, Order, Patience, Place, Renew};
 pub use resource::{Entry, Lapse, Resource};
-pub use step::step;
+pub use step::{acquire_all, step};
 pub use take::{Kind, Mode, Take};

@@ -301,8 +301,18 @@ pub enum Mutant {
     P44DeletesSilently,
     /// P45: a multi-lock takes its members in the order in which they were named.
     P45TakesAsNamed,
+    /// P46: a request for several mutexes takes those that are free.
+    P46TakesSome,
+    /// P46: a request for several mutexes passes over waiters.
+    P46PassesQueue,
     /// P48: a late change of the value is one of the next leader's.
     P48PutsForAny,
+    /// P51: without the named waiter, the first waiter gets the lock.
+    P51HandsToAny,
+    /// P51: a leader hands over to a candidate that is dead.
+    P51NamesTheDead,
+    /// P51: a leader whose request had no reply leads on.
+    P51LeadsOn,
     /// P48: an observer asks for the leader before it waits for a change.
     P48LooksFirst,
     /// P45: a multi-lock holds members for as long as it waits for one of another client.

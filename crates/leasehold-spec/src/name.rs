@@ -63,6 +63,18 @@ impl Name {
         Self(format!("{}{COMPANION}", self.0).into())
     }
 
+    /// Checks a name that a store has: that of a user, or the one beside it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Name::new`].
+    pub fn of_store(text: &str) -> Result<Self, BadName> {
+        match text.strip_suffix(COMPANION) {
+            Some(text) => Ok(Self::new(text)?.companion()),
+            None => Self::new(text),
+        }
+    }
+
     /// Whether this is the name beside another one.
     #[must_use]
     pub fn is_companion(&self) -> bool {

@@ -111,6 +111,15 @@ pub enum Op {
         /// The label from now on.
         label: String,
     },
+    /// Gives the grant to the first live waiter with this label. Without one, the grant stays as it is (P51).
+    HandTo {
+        /// The grant.
+        id: GrantId,
+        /// The token of the grant.
+        token: Token,
+        /// The label of the waiter.
+        label: String,
+    },
     /// Asks the holder to stop, and ends its lease after the grace.
     Revoke {
         /// The holder that the caller saw.
@@ -140,7 +149,8 @@ impl Op {
             | Self::Reserve { id, .. }
             | Self::Lower { id, .. }
             | Self::Spend { id, .. }
-            | Self::Put { id, .. } => Some(*id),
+            | Self::Put { id, .. }
+            | Self::HandTo { id, .. } => Some(*id),
             Self::Resize { .. }
             | Self::Notify { .. }
             | Self::CreateLatch { .. }
@@ -180,6 +190,7 @@ impl Op {
             Self::Notify { .. } => "notify",
             Self::Spend { .. } => "spend",
             Self::Put { .. } => "put",
+            Self::HandTo { .. } => "hand to",
             Self::CreateLatch { .. } => "create latch",
             Self::CountDown { .. } => "count down",
             Self::DeleteLatch { .. } => "delete latch",

@@ -190,9 +190,13 @@ impl Play {
                 let used = if self.random.chance(50) { Token::NONE } else { self.used(id) };
                 (Op::Leave { id, used }, None)
             }
-            Some(id) if choice < 34 => {
+            Some(id) if choice < 33 => {
                 let range = *self.random.pick(&[0, 1, 2, 2_000, 1_000_000, u64::MAX]);
                 (Op::Reserve { id, token: self.token(id), range }, None)
+            }
+            Some(id) if choice < 34 => {
+                let label = (*self.random.pick(&["", "leader/2", "ö"])).to_owned();
+                (Op::Put { id, token: self.token(id), label }, None)
             }
             Some(id) if choice < 38 => {
                 let holder: PublicId = id.public();

@@ -32,7 +32,8 @@ async fn main() -> leasehold::Result<()> {
         }
     };
     print(observer.next().await?);
-    drop(second);
+    // A program that just ends leads until its lease ends.
+    let _released = second.resign().await?;
     Ok(())
 }
 

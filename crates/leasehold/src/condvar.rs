@@ -59,8 +59,7 @@ use crate::session::Wait;
 ///   [`Condvar::wait_while`].
 ///
 /// A condition variable is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid
-/// name. So far only the stores `memory:` and `file:` have condition variables. Others refuse the first call with
-/// `Unsupported`.
+/// name. A quorum has no condition variables, and refuses the first call with `Unsupported`.
 #[derive(Clone)]
 pub struct Condvar {
     acquirer: Acquirer,

@@ -24,8 +24,9 @@ use crate::session::{Notice, Stood, Wait};
 /// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A
 /// mutex of the same name excludes the leader.
 ///
-/// Elections work on all stores. So far only `memory:` and `file:` notify observers and have [`Leadership::put`]. On other
-/// stores observers poll, at least every 5 s.
+/// Elections work on all stores. All but a quorum notify observers and have [`Leadership::put`]. On a quorum observers
+/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the right `+hscan`. So far only
+/// `memory:` has [`Leadership::hand_to`].
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
@@ -139,6 +140,11 @@ impl Election {
         Self { acquirer: self.acquirer.lease(lease), changed: self.changed.lease(lease) }
     }
 
+    /// Notifies the observers.
+    pub(crate) async fn announce(&self) {
+        notify(&self.changed).await;
+    }
+
     fn candidate(&self, value: &str) -> Result<Acquirer> {
         check_value(value).map_err(|error| self.acquirer.failed(Operation::Lock, error))?;
         Ok(self.acquirer.labeled(value))
@@ -168,6 +174,35 @@ impl Leadership {
     /// - Those of [`Mutex::inspect`](crate::Mutex::inspect). After `Unreachable` the value may have changed; put it again.
     pub async fn put(&self, value: &str) -> Result<()> {
         put(&self.0, &self.1, value).await
+    }
+
+    /// Hands the leadership to the candidate with this value, before all candidates that have waited longer, and notifies
+    /// observers. If several have the value, the first of them leads. Returns `None` once the store has made it the leader.
+    ///
+    /// If no live candidate with this value waits, nothing changes: this returns the leadership, and this candidate leads
+    /// on. If the new leader dies right after the hand-over, the first of the others leads about a second later. Two round
+    /// trips.
+    ///
+    /// # Cancel safety
+    ///
+    /// The future owns the leadership. If it is dropped, this candidate does not lead any more: either the named candidate
+    /// leads, or the first one that waits.
+    ///
+    /// # Errors
+    ///
+    /// After each error this candidate does not lead any more.
+    ///
+    /// - `Lost`: it did not lead before.
+    /// - `Unsupported`: the store cannot hand over to a named candidate. This candidate resigns.
+    /// - Those of [`Mutex::inspect`](crate::Mutex::inspect). After `Unreachable` the named candidate may lead; otherwise
+    ///   this one resigns.
+    pub async fn hand_to(self, value: &str) -> Result<Option<Self>> {
+        let Self(lease, changed) = self;
+        if let Some(lease) = lease.hand_to(value).await? {
+            return Ok(Some(Self(lease, changed)));
+        }
+        notify(&changed).await;
+        Ok(None)
     }
 
     /// Ends the leadership, and notifies observers. The next candidate leads before the store replies. Two round trips. See
@@ -206,11 +241,7 @@ impl Observer {
             let Self { election: Election { acquirer, changed }, seen } = self;
             let early = if is_on(Mutant::P48LooksFirst) { Some(acquirer.inspect().await?) } else { None };
             // P48: it stands in the queue before it looks, so no change comes between the two.
-            let stood = match changed.stand(Wait::ForEver).await {
-                // A store that cannot notify it: it looks from time to time.
-                Err(error) if error.kind() == ErrorKind::Unsupported => None,
-                stood => stood?,
-            };
+            let stood = stand(changed).await?;
             let inspection = match early {
                 Some(early) => early,
                 None => acquirer.inspect().await?,
@@ -252,6 +283,15 @@ pub(crate) async fn put(lease: &Lease, changed: &Acquirer, value: &str) -> Resul
     lease.put(value).await?;
     notify(changed).await;
     Ok(())
+}
+
+/// Enters the queue of the observers. `None` if the store cannot notify an observer, or if the user has no right to wait
+/// there: the observer looks from time to time then.
+async fn stand(changed: &Acquirer) -> Result<Option<Stood<'_>>> {
+    match changed.stand(Wait::ForEver).await {
+        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
+        stood => stood,
+    }
 }
 
 /// Notifies the observers, once: they look from time to time as well.

@@ -54,6 +54,8 @@ pub enum Operation {
     Delete,
     /// Changing the value of a leader: `Leadership::put`.
     Put,
+    /// Handing the leadership to a named candidate: `Leadership::hand_to`.
+    HandTo,
     /// Releasing a lock: `Guard::release`.
     Release,
     /// Reading the state of a lock: `Mutex::inspect`.
@@ -83,6 +85,7 @@ impl Operation {
             Self::CountDown => Some("cannot count down"),
             Self::Delete => Some("cannot delete"),
             Self::Put => Some("cannot change the value of"),
+            Self::HandTo => Some("cannot hand over"),
             Self::Release => Some("cannot release"),
             Self::Inspect => Some("cannot inspect"),
             Self::Revoke => Some("cannot revoke"),

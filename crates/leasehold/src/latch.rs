@@ -20,10 +20,10 @@ use crate::reentry::Handle;
 ///
 /// A latch has to be created first. It is kept for an hour after its creation and after each count-down (see
 /// [`Latch::keep`]), and as long as somebody waits. After that, calls fail with [`ErrorKind::Absent`]: a caller that comes
-/// too late does not wait for count-downs that came before. A restart of the host ends the latches of `file:`.
+/// too late does not wait for count-downs that came before. A restart of the host ends the latches of `file:`. A Redis that
+/// restarts or fails over may lose a latch, or count-downs of programs that have ended: then it stays closed.
 ///
-/// Creating the value is cheap, and does no I/O. So far only the stores `memory:` and `file:` have latches. Others refuse
-/// the first call with `Unsupported`.
+/// Creating the value is cheap, and does no I/O. A quorum has no latches, and refuses the first call with `Unsupported`.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {

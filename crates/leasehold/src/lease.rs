@@ -119,12 +119,33 @@ impl Lease {
         client.session().check_take(&Take::NOTIFICATION).map_err(|_| failed(lacks(&op)))?;
         match client.session().ask(Call::Put, &self.hold.name, op).await.map_err(failed)? {
             Outcome::Put => Ok(()),
-            _ => Err(self
-                .hold
-                .why_lost()
-                .map_or_else(|| self.hold.lost(LostReason::Expired), |why| self.hold.lost(why))
-                .into()),
+            _ => Err(self.lost_at_store()),
         }
+    }
+
+    /// Gives the lease to the first live waiter with this label. Returns the lease if there is none. After an error, the
+    /// lease is released.
+    pub(crate) async fn hand_to(self, label: &str) -> Result<Option<Self>> {
+        let failed = |error: Error| error.of(Operation::HandTo, Some(self.name()));
+        let Some(client) = self.client() else { return Err(self.hold.lost(LostReason::Released).into()) };
+        let (id, token, label) = (self.hold.id, self.check()?, label.to_owned());
+        let op = Op::HandTo { id, token, label };
+        if !client.session().names_successors() {
+            return Err(failed(lacks(&op)));
+        }
+        // P51: sent once. A copy that came after NO WAITER would end the lease of a holder that holds on.
+        match client.session().ask(Call::HandTo, &self.hold.name, op).await {
+            Ok(Outcome::NoWaiter) => Ok(Some(self)),
+            Ok(Outcome::Released) => Ok(None),
+            Ok(_) => Err(self.lost_at_store()),
+            Err(_) if is_on(Mutant::P51LeadsOn) => Ok(Some(self)),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Returns the error of a holder that learns from the store that it holds no more.
+    fn lost_at_store(&self) -> Error {
+        self.hold.lost(self.hold.why_lost().unwrap_or(LostReason::Expired)).into()
     }
 
     /// Returns the client and the owner of this guard, if its end releases the lease: no other guard shares it.

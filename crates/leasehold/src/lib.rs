@@ -32,8 +32,8 @@
 //! | let many readers in, or one writer | [`Leasehold::rw_lock`] (not on a quorum) |
 //! | hold several locks together | [`all`] |
 //! | let a limited number in | [`Leasehold::semaphore`] (not on a quorum) |
-//! | wait until another program has changed something | [`Leasehold::condvar`] (so far only on `memory:` and `file:`) |
-//! | wait until several programs have done their part | [`Leasehold::latch`] (so far only on `memory:` and `file:`) |
+//! | wait until another program has changed something | [`Leasehold::condvar`] (not on a quorum) |
+//! | wait until several programs have done their part | [`Leasehold::latch`] (not on a quorum) |
 //! | elect a leader, and see who leads | [`Leasehold::election`] |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
@@ -211,6 +211,11 @@ pub mod seam {
     #[must_use]
     pub fn lost(name: &str, reason: crate::LostReason) -> crate::Lost {
         crate::Lost::new(&leasehold_spec::Name::new(name).expect("the name is valid"), reason)
+    }
+
+    /// Notifies the observers of an election whose leader has changed as the holder of a mutex.
+    pub async fn announce(client: &crate::Leasehold, name: &str) {
+        client.election(name).announce().await;
     }
 
     pub use crate::descriptors::{advice as descriptors_advice, runtime};

@@ -57,6 +57,7 @@ pub(crate) enum Call {
     Notify,
     Latch,
     Put,
+    HandTo,
 }
 
 #[cfg(feature = "tracing")]
@@ -117,6 +118,7 @@ mod on {
             Call::Revoke => debug_span!(target: "leasehold", "revoke", lock = %name),
             Call::Resize => debug_span!(target: "leasehold", "resize", lock = %name),
             Call::Put => debug_span!(target: "leasehold", "put", lock = %name),
+            Call::HandTo => debug_span!(target: "leasehold", "hand_to", lock = %name),
             Call::Latch => debug_span!(target: "leasehold", "latch", lock = %name),
             Call::Notify => debug_span!(target: "leasehold", "notify", lock = %name),
         }

@@ -66,26 +66,15 @@ fn election() {
     assert_eq!(printed("election"), ["nobody leads", "10.0.0.3:7000 leads", "10.0.0.4:7000 leads"]);
 }
 
-/// On one store, one after the other.
-#[cfg(all(feature = "file", target_os = "linux"))]
-#[test]
-fn on_a_directory() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let url = format!("file:{}", directory.path().display());
+/// On one store, one after the other, and then several at once.
+fn of_several_programs(url: &str) {
     for _ in 0..3 {
-        assert_eq!(printed_on("bounded_buffer", Some(&url)), ["6 items arrived, in order"]);
+        assert_eq!(printed_on("bounded_buffer", Some(url)), ["6 items arrived, in order"]);
         let leaders = ["nobody leads", "10.0.0.3:7000 leads", "10.0.0.4:7000 leads"];
-        assert_eq!(printed_on("election", Some(&url)), leaders);
+        assert_eq!(printed_on("election", Some(url)), leaders);
     }
-}
-
-/// Several programs at once are candidates for one leadership. Each of them prints leaders, and leads twice itself.
-#[cfg(all(feature = "file", target_os = "linux"))]
-#[test]
-fn an_election_of_several_programs() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let url = format!("file:{}", directory.path().display());
-    let run = || printed_on("election", Some(&url));
+    // All are candidates for one leadership. Each of them prints leaders, and leads twice itself.
+    let run = || printed_on("election", Some(url));
     let lines = std::thread::scope(|scope| {
         let programs: Vec<_> = (0..4).map(|_| scope.spawn(run)).collect();
         programs.into_iter().map(|program| program.join().expect("it ends")).collect::<Vec<_>>()
@@ -94,6 +83,18 @@ fn an_election_of_several_programs() {
         assert_eq!(lines.len(), 3, "{lines:?}");
         assert!(lines.iter().all(|line| line.ends_with(" leads")), "{lines:?}");
     }
+}
+
+#[cfg(all(feature = "file", target_os = "linux"))]
+#[test]
+fn on_a_directory() {
+    let directory = tempfile::tempdir().expect("a directory");
+    of_several_programs(&format!("file:{}", directory.path().display()));
+}
+
+#[test]
+fn on_redis() {
+    of_several_programs(&leasehold_testkit::RedisServer::start().url());
 }
 
 #[test]

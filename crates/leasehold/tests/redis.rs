@@ -110,7 +110,7 @@ async fn the_rights_that_are_named_are_enough() {
     assert_eq!(client.mutex("stock").lock().await.unwrap().release().await.unwrap(), Released::Released);
 }
 
-/// A user of mutexes needs no right that only read-write locks and semaphores need. Their first call names the right.
+/// A user of mutexes needs no right that only names of other kinds need. Their first call names the right.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_right_of_pools_is_named_by_their_first_call() {
     let server = RedisServer::start();
@@ -118,15 +118,25 @@ async fn a_right_of_pools_is_named_by_their_first_call() {
     set_user(&server, &[&named[..], &["~lh1:*", "&lh1:inbox:*"]].concat());
     let client = Leasehold::connect(&worker(&server, "/1")).await.unwrap();
     assert_eq!(client.mutex("stock").lock().await.unwrap().release().await.unwrap(), Released::Released);
-    let says = format!("lacks {POOL_RIGHTS}, which read-write locks and semaphores need");
+    let says = format!("lacks {POOL_RIGHTS}, which all names but mutexes need");
     for refused in [
         client.rw_lock("prices").try_read().await.map(drop),
         client.rw_lock("prices").write().await.map(drop),
         client.semaphore("database", 2).acquire().await.map(drop),
         client.semaphore("database", 2).resize(3).await.map(drop),
+        client.condvar("changed").wait(client.mutex("stock").lock().await.unwrap()).await.map(drop),
+        client.latch("parts").create(2).await,
     ] {
         assert_says(&refused.unwrap_err(), ErrorKind::Denied, &[&says]);
     }
+    // An observer who may not wait for a change polls.
+    let election = client.election("shard").lease(Duration::from_secs(3));
+    let mut observer = election.observe();
+    assert_eq!(observer.next().await.unwrap(), None);
+    let leadership = election.campaign("a").await.unwrap();
+    assert_eq!(in_time("the leader", observer.next()).await.unwrap().unwrap().value, "a");
+    leadership.put("b").await.unwrap();
+    assert_eq!(in_time("its new value", observer.next()).await.unwrap().unwrap().value, "b");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -165,6 +175,23 @@ async fn the_rights_of_pools_are_enough() {
     pool.resize(3).await.unwrap();
     let permit = client.semaphore("database", 3).acquire_many(3).await.unwrap();
     assert_eq!(permit.release().await.unwrap(), Released::Released);
+    let (mutex, changed) = (client.mutex("stock"), client.condvar("stock: changed"));
+    let waiting = tokio::spawn({
+        let (guard, changed) = (mutex.lock().await.unwrap(), changed.clone());
+        async move { changed.wait(guard).await }
+    });
+    while !changed.notify_one().await.unwrap() {
+        tokio::task::yield_now().await;
+    }
+    drop(in_time("a notification", waiting).await.unwrap().unwrap());
+    let latch = client.latch("parts");
+    latch.create(1).await.unwrap();
+    latch.count_down().await.unwrap();
+    in_time("an open latch", latch.wait()).await.unwrap();
+    latch.delete().await.unwrap();
+    let leadership = client.election("shard").campaign("a").await.unwrap();
+    leadership.put("b").await.unwrap();
+    assert_eq!(leadership.resign().await.unwrap(), Released::Released);
     // The log also has refusals that a script ignored by `pcall`.
     assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "the server refused a command");
 }

@@ -27,6 +27,7 @@
 //! arithmetic that supervisor and minder share. `reports.rs` decides when a wait or an outage is reported.
 
 mod channel;
+mod elect;
 mod end;
 mod group;
 mod help;
@@ -53,6 +54,7 @@ use std::time::Duration;
 use leasehold::Released;
 use tokio::time::{Instant, timeout};
 
+pub(crate) use self::elect::{ElectArgs, elect};
 use self::end::{End, LOST, Why};
 pub(crate) use self::interrupt::{InterruptArgs, run as interrupt};
 use self::life::Life;
@@ -72,26 +74,37 @@ const RELEASE: Duration = Duration::from_secs(5);
 pub(crate) fn run(args: RunArgs) -> ExitCode {
     let plan = match args.plan() {
         Ok(plan) => plan,
-        Err(why) => {
-            let mut printer = Printer::new(false);
-            printer.error(&why.to_string());
-            printer.finish();
-            return why.exit.into();
-        }
+        Err(why) => return refuse(&why),
     };
     let mut printer = Printer::new(plan.is_quiet);
     if let Some(notice) = plan.location.notice() {
         printer.news(&notice);
     }
     let end = match crate::runtime() {
-        Ok(runtime) => runtime.block_on(under_lock(&plan, &mut printer)),
+        Ok(runtime) => runtime.block_on(once(&plan, &mut printer)),
         Err(failure) => failure.into(),
     };
+    finish(&end, printer)
+}
+
+/// Reports arguments that are invalid.
+fn refuse(why: &Failure) -> ExitCode {
+    let mut printer = Printer::new(false);
+    printer.error(&why.to_string());
+    printer.finish();
+    why.exit.into()
+}
+
+fn report(end: &End, printer: &mut Printer) {
     match &end.why {
         Why::Silent => {}
         Why::News(what) => printer.news(what),
         Why::Error(what) => printer.error(what),
     }
+}
+
+fn finish(end: &End, mut printer: Printer) -> ExitCode {
+    report(end, &mut printer);
     printer.finish();
     if let Some(signal) = end.interrupt {
         interrupt::pass_on(signal);
@@ -99,17 +112,22 @@ pub(crate) fn run(args: RunArgs) -> ExitCode {
     ExitCode::from(end.code)
 }
 
-async fn under_lock(plan: &Plan, printer: &mut Printer) -> End {
-    let mut signals = match Signals::listen() {
-        Ok(signals) => signals,
-        Err(error) => return Failure::system("cannot listen for signals", &error).into(),
-    };
-    let Taken { client, guard } = match take(plan, &mut signals, printer).await {
+async fn once(plan: &Plan, printer: &mut Printer) -> End {
+    match Signals::listen() {
+        Ok(mut signals) => under_lock(plan, &mut signals, printer).await,
+        Err(error) => Failure::system("cannot listen for signals", &error).into(),
+    }
+}
+
+/// Takes the lock, runs the command, and releases the lock.
+async fn under_lock(plan: &Plan, signals: &mut Signals, printer: &mut Printer) -> End {
+    let Taken { client, guard } = match take(plan, signals, printer).await {
         Ok(taken) => taken,
         Err(end) => return end,
     };
+    plan.names.announce(&client).await;
     let life = Life::of(&client);
-    let end = supervise::supervise(plan, &guard, &life, &mut signals, printer).await;
+    let end = supervise::supervise(plan, &guard, &life, signals, printer).await;
     // The store may have begun the minimum hold although its reply was lost. Of several leases, another may end last.
     let left = if plan.names.only().is_some() { guard.remaining() } else { plan.lease };
     let ends = Instant::now() + left.max(plan.min_hold);
@@ -123,6 +141,7 @@ async fn under_lock(plan: &Plan, printer: &mut Printer) -> End {
             _ = signals.leave() => {}
         }
     }
+    plan.names.announce(&client).await;
     // A quorum confirms the release with a majority. If the process ended at once, the release to the other nodes might
     // not be written, and their votes would stay until the lease ends. A signal ends this wait, too.
     if matches!(released, Ok(Ok(_))) {

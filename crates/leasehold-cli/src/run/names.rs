@@ -17,6 +17,8 @@ pub(crate) struct Names {
 pub(crate) enum Share {
     /// A mutex.
     Whole,
+    /// The leadership of an election, which is a mutex with observers.
+    Leader,
     /// The side of a reader.
     Read,
     /// Some of the permits of a semaphore.
@@ -63,7 +65,7 @@ impl Names {
 
     fn member(&self, client: &Leasehold, name: &str, Settings { lease, min_hold }: Settings) -> Member {
         match self.share {
-            Share::Whole => client.mutex(name).lease(lease).min_hold(min_hold).full_lease().into(),
+            Share::Whole | Share::Leader => client.mutex(name).lease(lease).min_hold(min_hold).full_lease().into(),
             Share::Read => client.rw_lock(name).lease(lease).full_lease().reading(),
             Share::Permits { permits, limit } => {
                 client.semaphore(name, limit).lease(lease).full_lease().member(permits)
@@ -71,10 +73,19 @@ impl Names {
         }
     }
 
+    /// Notifies the observers of an election, after its leader has changed.
+    pub(crate) async fn announce(&self, client: &Leasehold) {
+        if self.share == Share::Leader {
+            for name in self.iter() {
+                leasehold::seam::announce(client, name).await;
+            }
+        }
+    }
+
     /// Inspects one of the locks.
     pub(crate) async fn inspect(&self, client: &Leasehold, name: &str) -> leasehold::Result<Inspection> {
         match self.share {
-            Share::Whole => client.mutex(name).inspect().await,
+            Share::Whole | Share::Leader => client.mutex(name).inspect().await,
             Share::Read => client.rw_lock(name).inspect().await,
             Share::Permits { limit, .. } => client.semaphore(name, limit).inspect().await,
         }

@@ -190,7 +190,7 @@ impl RunArgs {
 }
 
 /// Returns the label of this run. It never has the arguments of the command: they may be secret.
-fn label(command: &[OsString]) -> String {
+pub(super) fn label(command: &[OsString]) -> String {
     let program = command.first().map(|path| Path::new(path).file_name().unwrap_or(path).to_string_lossy());
     let label = format!("{}@{}/{} {}", user(), host(), std::process::id(), program.unwrap_or_default());
     let mut label: String = label.chars().filter(|c| !c.is_control()).collect();

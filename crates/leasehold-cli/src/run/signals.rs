@@ -9,12 +9,18 @@ use leasehold::seam::descriptors_advice;
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
+use super::end::End;
+
 /// The signals that are forwarded to the group of the command. While the run waits for the lock, those that end a program
 /// by default end the wait.
 const FORWARDED: [Signal; 7] =
     [Signal::HUP, Signal::INT, Signal::TERM, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
 
-pub(crate) struct Signals(Vec<(Signal, Stream)>);
+pub(crate) struct Signals {
+    streams: Vec<(Signal, Stream)>,
+    /// Those that came and end a program by default.
+    seen: Vec<Signal>,
+}
 
 impl Signals {
     /// Listens for signals. A signal that this process inherited as ignored stays ignored, also for the command: this is
@@ -22,7 +28,7 @@ impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored()?;
         let is_wanted = |one: &Signal| ignored & (1 << (one.as_raw() - 1)) == 0;
-        let mut signals = Self(Vec::new());
+        let mut signals = Self { streams: Vec::new(), seen: Vec::new() };
         for one in FORWARDED.into_iter().filter(is_wanted) {
             signals.add(one)?;
         }
@@ -33,7 +39,7 @@ impl Signals {
     }
 
     pub(crate) fn add(&mut self, one: Signal) -> io::Result<()> {
-        self.0.push((one, signal(SignalKind::from_raw(one.as_raw()))?));
+        self.streams.push((one, signal(SignalKind::from_raw(one.as_raw()))?));
         Ok(())
     }
 
@@ -42,15 +48,25 @@ impl Signals {
     /// # Cancel safety
     /// No signal is lost.
     pub(crate) async fn next(&mut self) -> Signal {
-        poll_fn(|context| {
-            for (one, stream) in &mut self.0 {
+        let next = poll_fn(|context| {
+            for (one, stream) in &mut self.streams {
                 if stream.poll_recv(context) == Poll::Ready(Some(())) {
                     return Poll::Ready(*one);
                 }
             }
             Poll::Pending
         })
-        .await
+        .await;
+        if matches!(next, Signal::HUP | Signal::INT | Signal::TERM | Signal::QUIT) && !self.seen.contains(&next) {
+            self.seen.push(next);
+        }
+        next
+    }
+
+    /// Whether a signal has asked this process to end, and not only its command, which has ended with this status. Many
+    /// programs read their settings again at a HUP: it counts only if it has ended the command.
+    pub(crate) fn has_asked_to_end(&self, status: u8) -> bool {
+        self.seen.iter().any(|seen| *seen != Signal::HUP || status == End::signal(Signal::HUP).code)
     }
 
     /// Waits for the next signal that ends a program by default.

@@ -5,6 +5,7 @@
 mod bench;
 mod codes;
 mod counter;
+mod elect;
 mod gap;
 mod host;
 mod loss;

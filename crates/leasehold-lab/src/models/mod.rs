@@ -49,6 +49,7 @@ mod scene;
 mod scenes;
 mod server;
 mod session;
+mod several;
 #[cfg(test)]
 mod tests;
 mod words;

@@ -12,6 +12,7 @@ use super::quorum;
 use super::rules::Off;
 use super::scene::Scene;
 use super::scenes;
+use super::several;
 use super::world::Play;
 
 /// Runs the models. A failure is an unexpected counter-example, or an expected one that was not found.
@@ -25,7 +26,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let is_searched = options.rule.is_none() && (all.iter().any(is_meant) || quorum::names().any(is_named));
     let is_rule = |name: &str| options.rule.as_ref().is_none_or(|rule| rule == name);
     let is_pool = pools::names().any(is_named) && pools::rules().any(is_rule)
-        || conditions::names().any(is_named) && conditions::rules().any(is_rule);
+        || conditions::names().any(is_named) && conditions::rules().any(is_rule)
+        || several::names().any(is_named) && several::rules().any(is_rule);
     if !is_searched && !is_pool && !cases::ALL.iter().any(|case| is_asked_for(&case)) {
         return nothing_to_run(&all);
     }
@@ -48,6 +50,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     failures += pools::run(options.form, options.rule.as_deref(), is_named);
     failures += conditions::run(options.form, options.rule.as_deref(), is_named);
+    failures += several::run(options.form, options.rule.as_deref(), is_named);
     if options.form != Form::Markdown {
         println!("\n{} s, at most {} MB, {failures} unexpected", began.elapsed().as_secs(), peak_mb().unwrap_or(0));
     }
@@ -58,9 +61,10 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 fn nothing_to_run(scenes: &[Scene]) -> ExitCode {
     let mut rules: Vec<&str> =
         cases::ALL.iter().map(|case| case.rule).chain(pools::rules()).chain(conditions::rules()).collect();
+    rules.extend(several::rules());
     rules.dedup();
     let mut scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(quorum::names()).collect();
-    scenes.extend(pools::names().chain(conditions::names()));
+    scenes.extend(pools::names().chain(conditions::names()).chain(several::names()));
     eprintln!("no model matches this rule and this scene\nrules: {}\nscenes: {}", rules.join(", "), scenes.join(", "));
     ExitCode::from(2)
 }

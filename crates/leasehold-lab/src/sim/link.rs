@@ -51,6 +51,7 @@ impl Store for SimStore {
 
     fn profile(&self) -> StoreProfile {
         StoreProfile {
+            names_successors: true,
             kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
             ..StoreProfile::default()
         }

@@ -203,6 +203,9 @@ const ELSEWHERE: &[Mark] = &[
     // No client of the simulation leads.
     Mark::LabelPut,
     Mark::PutNotHeld,
+    Mark::HandedTo,
+    Mark::HandToNobody,
+    Mark::HandToNotHeld,
 ];
 
 /// Paths that one seed in a thousand takes, or fewer: two thousand seeds may take them or not.

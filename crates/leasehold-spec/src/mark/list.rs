@@ -95,6 +95,12 @@ marks! {
     LabelPut,
     /// P48: a client that does not lead changed the value.
     PutNotHeld,
+    /// P51: a holder handed the lock to the waiter that it named.
+    HandedTo,
+    /// P51: the waiter that a holder named was not there.
+    HandToNobody,
+    /// P51: a client that does not hold named the next holder.
+    HandToNotHeld,
     /// P44: a latch was created.
     LatchCreated,
     /// P44: a count-down was counted.

@@ -52,11 +52,16 @@ impl<'a, 'e> Step<'a, 'e> {
 
     /// Whether the request came after its `not_after` (P4).
     pub(super) fn is_late(&self, not_after_us: u64) -> bool {
-        self.env.lease_us > not_after_us && !is_on(Mutant::P4RunsLate)
+        is_late(self.env, not_after_us)
     }
 
     /// Returns the time that is left until the first lease ends.
     pub(super) fn first_left_us(&self) -> u64 {
         self.resource.grants.first_left_us(self.env.lease_us)
     }
+}
+
+/// Whether a request comes after its `not_after` (P4).
+pub(super) fn is_late(env: &Env<'_>, not_after_us: u64) -> bool {
+    env.lease_us > not_after_us && !is_on(Mutant::P4RunsLate)
 }

@@ -107,7 +107,7 @@ pub(super) fn reserve(step: &mut Step<'_, '_>, id: GrantId, token: Token, asked:
 /// Changes the label of a grant that is held. A repeat changes nothing, and a later grant has another ID (P48), so the
 /// request has no `not_after`.
 pub(super) fn put(step: &mut Step<'_, '_>, id: GrantId, token: Token, label: &str) -> (Outcome, Rest) {
-    let rest = step.settle_ended();
+    let rest = step.settle();
     let any = step.resource.grants.sole().filter(|_| is_on(Mutant::P48PutsForAny)).map(|grant| grant.id);
     let its = step.resource.held_by(id).filter(|grant| grant.token == token).map(|grant| grant.id);
     let Some(id) = its.or(any) else {

@@ -85,6 +85,7 @@ pub(super) fn delete(step: &mut Step<'_, '_>, born: Token) -> (Outcome, Rest) {
             event: Event::Ending,
         });
     }
+    step.resource.lapses.clear();
     (step.resource.limit, step.resource.latch) = (0, Latch::default());
     step.resource.keep_until_us = keep_from(now_us);
     (Outcome::Deleted, Rest::Done)

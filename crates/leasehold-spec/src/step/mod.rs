@@ -3,7 +3,9 @@
 //! | File | Contents |
 //! |---|---|
 //! | `acquire.rs`, `admit.rs` | acquire: a grant, a place in the queue, or neither |
+//! | `all.rs` | acquire of several mutexes: all of them, or none |
 //! | `held.rs` | renew, reserve and put: requests about a grant that is held |
+//! | `hand_to.rs` | the holder names the next one |
 //! | `release.rs` | release, leave and cool down: requests that end an attempt |
 //! | `lower.rs` | a grant takes fewer units |
 //! | `upgrade.rs`, `replace.rs` | a grant becomes one that takes all units |
@@ -18,8 +20,10 @@
 
 mod acquire;
 mod admit;
+mod all;
 mod condition;
 mod context;
+mod hand_to;
 mod held;
 mod inspect;
 mod latch;
@@ -33,8 +37,10 @@ mod serve;
 mod upgrade;
 
 use acquire::acquire;
+pub use all::acquire_all;
 use condition::{notify, spend};
 use context::Step;
+use hand_to::hand_to;
 use held::{put, renew, reserve};
 use inspect::inspect;
 use lower::lower;
@@ -77,6 +83,7 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         Op::Spend { id, token } => spend(&mut step, *id, *token),
         Op::CreateLatch { limit, keep_ms, not_after_us } => latch::create(&mut step, *limit, *keep_ms, *not_after_us),
         Op::Put { id, token, label } => put(&mut step, *id, *token, label),
+        Op::HandTo { id, token, label } => hand_to(&mut step, *id, *token, label),
         Op::CountDown { id, born } => latch::count_down(&mut step, *id, *born),
         Op::DeleteLatch { born } => latch::delete(&mut step, *born),
         Op::Revoke { holder, token, grace_ms } => revoke(&mut step, *holder, *token, *grace_ms),

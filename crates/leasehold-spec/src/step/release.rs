@@ -94,7 +94,7 @@ fn begin_cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u6
 }
 
 /// Ends the grant, and hands the lease to the next waiter.
-fn give_back(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> Rest {
+pub(super) fn give_back(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> Rest {
     let Some(ended) = step.resource.grants.take(id) else { return Rest::Done };
     policy::note_unspent(step.resource, ended.units);
     let used = ended.used(used);

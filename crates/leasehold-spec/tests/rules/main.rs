@@ -1,6 +1,7 @@
 //! One test for each rule of the protocol that `step` keeps. `scripts/mutants` switches off each rule and checks that
 //! its test fails.
 
+mod all;
 mod clocks;
 mod conditions;
 mod cool_downs;
@@ -14,8 +15,8 @@ mod world;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, RETENTION_US, SETTLE_STEPS};
 use leasehold_spec::{
-    Contention, Event, From, GrantId, GrantState, Hears, LostHow, Op, Order, Outcome, Renew, Resource, Rest, SessionId,
-    Token, Was,
+    Acquire, Contention, Event, From, GrantId, GrantState, Hears, LostHow, Op, Order, Outcome, Renew, Resource, Rest,
+    SessionId, Token, Was,
 };
 
 use crate::world::{LEASE_MS, World, granted, id, ticket};
@@ -89,6 +90,43 @@ fn p48_a_value_belongs_to_its_grant() {
         assert_eq!(world.step(&late).outcome, Outcome::Lost { how: LostHow::NotHeld });
     }
     assert_eq!(world.resource.grants.sole().unwrap().label, "test");
+}
+
+/// P51: the first live waiter with the named label holds next. Without one the holder holds on.
+#[test]
+fn p51_a_hand_over_names_its_receiver_or_changes_nothing() {
+    let mut world = World::new();
+    let first = granted(&world.acquire(id(1, 1)));
+    let wait = |world: &mut World, id, label: &str| {
+        let request = Acquire { label: label.into(), ..world.request(id) };
+        ticket(&world.step(&Op::Acquire(request)));
+    };
+    let to = |id, token, label: &str| Op::HandTo { id, token, label: label.into() };
+    wait(&mut world, id(2, 1), "first");
+    assert_eq!(world.step(&to(id(1, 1), first, "named")).outcome, Outcome::NoWaiter);
+    wait(&mut world, id(3, 1), "named");
+    wait(&mut world, id(4, 1), "named");
+    world.detached.extend([id(3, 1).session, id(4, 1).session]);
+    assert_eq!(world.step(&to(id(1, 1), first, "named")).outcome, Outcome::NoWaiter, "they are dead");
+    assert_eq!(world.holder(), Some(id(1, 1)));
+    world.detached.remove(&id(4, 1).session);
+    for late in [to(id(2, 1), first, "named"), to(id(1, 2), first, "named")] {
+        assert_eq!(world.step(&late).outcome, Outcome::Lost { how: LostHow::NotHeld });
+    }
+    let handed = world.step(&to(id(1, 1), first, "named"));
+    assert_eq!((handed.outcome, handed.handed_claim_ms), (Outcome::Released, Some(CLAIM_MIN_MS)));
+    assert_eq!(world.holder(), Some(id(4, 1)));
+    assert_eq!(world.pushed.last().map(|pushed| pushed.id), Some(id(4, 1)));
+    let second = world.resource.grants.sole().unwrap().token;
+    assert!(second > first);
+    // A copy of the request, and the release that the session sends behind it.
+    assert_eq!(world.step(&to(id(1, 1), first, "first")).outcome, Outcome::Lost { how: LostHow::NotHeld });
+    assert_eq!(world.release(id(1, 1), first).outcome, Outcome::Released);
+    // The new leader dies before it claims: the first of the others is next.
+    assert_eq!(world.holder(), Some(id(4, 1)));
+    world.pass(CLAIM_MIN_MS);
+    world.step(&Op::Settle);
+    assert_eq!(world.holder(), Some(id(2, 1)));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold::seam::{Real, choose};
+use leasehold::seam::{Real, StoreProfile, choose};
 use leasehold::{Builder, Guard, Holder, Inspection, Leasehold, Released, Token, blocking};
 use leasehold_spec::{Kind, limits};
 use tokio::sync::watch;
@@ -37,7 +37,11 @@ impl Stage {
 
     /// Whether the store has names of this kind.
     pub(super) fn has(&self, kind: Kind) -> bool {
-        choose(self.url(), None, &Real::world()).expect("a good URL").profile().kinds.contains(&kind)
+        self.profile().kinds.contains(&kind)
+    }
+
+    pub(super) fn profile(&self) -> StoreProfile {
+        choose(self.url(), None, &Real::world()).expect("a good URL").profile()
     }
 
     pub(super) fn url(&self) -> &str {

@@ -103,6 +103,15 @@ pub(super) fn reserve(wanted: &str) -> Option<Op> {
     Some(Op::Reserve { id, token, range })
 }
 
+/// Decodes the arguments of `put.lua`.
+pub(super) fn put(held: &str, label: &str) -> Option<Op> {
+    let mut fields = Fields(held);
+    let (token, id) = (fields.token()?, fields.id()?);
+    fields.end()?;
+    let (length, label) = label.split_at_checked(3)?;
+    (number(length, 3)? == label.len() as u64).then(|| Op::Put { id, token, label: label.to_owned() })
+}
+
 /// Decodes the arguments of `revoke.lua`.
 pub(super) fn revoke(seen: &str, grace_ms: &str) -> Option<Op> {
     let mut fields = Fields(seen);

@@ -53,6 +53,18 @@ impl Front {
                 let holder = fields.take(48)?.parse().ok()?;
                 Op::Revoke { holder, token: fields.token()?, grace_ms: grace.parse().ok()? }
             }
+            (Script::PoolNotify, [count]) => Op::Notify { count: count.parse().ok()? },
+            (Script::PoolSpend, [id, token]) => Op::Spend { id: id.parse().ok()?, token: Fields(token).token()? },
+            (Script::PoolCreate, [limit, keep, not_after]) => Op::CreateLatch {
+                limit: u32::try_from(number(limit, 6)?).ok()?,
+                keep_ms: number(keep, 8)?,
+                not_after_us: number(not_after, 16)?,
+            },
+            (Script::PoolState, [not_after]) => {
+                Op::CreateLatch { limit: 0, keep_ms: 0, not_after_us: number(not_after, 16)? }
+            }
+            (Script::PoolCountDown, [id, born]) => Op::CountDown { id: id.parse().ok()?, born: Fields(born).token()? },
+            (Script::PoolDelete, [born]) => Op::DeleteLatch { born: Fields(born).token()? },
             (Script::PoolSettle, _) => Op::Settle,
             (Script::PoolInspect, _) => Op::Inspect,
             _ => return None,
@@ -122,6 +134,8 @@ fn begins(text: &str) -> Option<(Kind, u32)> {
         "M" => Kind::Mutex,
         "W" => Kind::ReadWrite,
         "S" => Kind::Semaphore,
+        "V" => Kind::Condition,
+        "L" => Kind::Latch,
         _ => return None,
     };
     Some((kind, u32::try_from(number(limit, 6)?).ok()?))
@@ -142,12 +156,13 @@ fn renew(count: usize, argv: &[&str]) -> Option<Vec<Renew>> {
     wanted.iter().enumerate().map(one).collect()
 }
 
-fn letter(kind: Kind) -> &'static str {
+pub(super) fn letter(kind: Kind) -> &'static str {
     match kind {
         Kind::Mutex => "M",
         Kind::ReadWrite => "W",
         Kind::Semaphore => "S",
-        Kind::Condition | Kind::Latch => unreachable!("no script knows such names"),
+        Kind::Condition => "V",
+        Kind::Latch => "L",
     }
 }
 
@@ -189,10 +204,18 @@ fn sentence(op: &Op, answer: &Answer, after: &Resource, marked: &str) -> String 
         Outcome::Refused(Refusal::Other { kind, limit }) => {
             format!("REFUSED {text} other {} {limit:06}", letter(*kind))
         }
-        Outcome::Refused(Refusal::TooMany { limit }) => format!("REFUSED {text} many S {limit:06}"),
+        Outcome::Refused(Refusal::TooMany { limit }) => {
+            let kind = if let Op::CreateLatch { .. } = op { "L" } else { letter(after.kind) };
+            format!("REFUSED {text} many {kind} {limit:06}")
+        }
+        Outcome::Refused(Refusal::Absent) => format!("REFUSED {text} absent L 000000"),
         Outcome::Refused(Refusal::NoGrant) => format!("REFUSED {text} grant W 000000"),
         Outcome::Lowered => format!("LOWERED {text}"),
         Outcome::Resized => format!("RESIZED {text}"),
+        Outcome::Notified { count } => format!("NOTIFIED {text} {count}"),
+        Outcome::Spent => format!("SPENT {text}"),
+        Outcome::Counted { left, born } => format!("COUNTED {text} {left} {:016}", born.get()),
+        Outcome::Deleted => format!("DELETED {text}"),
         Outcome::Renewed { .. } => format!("RENEWED {text} {}", own()),
         Outcome::Lost { how: LostHow::Revoked } => format!("LOST {text} revoked"),
         Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {text} notheld"),
@@ -204,6 +227,6 @@ fn sentence(op: &Op, answer: &Answer, after: &Resource, marked: &str) -> String 
         Outcome::Revoking { .. } => format!("REVOKING {text} {marked}"),
         Outcome::Settled => format!("SETTLED {text}"),
         Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
-        _ => unreachable!("no script of pools says so"),
+        Outcome::Reserved { .. } | Outcome::Put | Outcome::NoWaiter => unreachable!("no script of pools says so"),
     }
 }

@@ -2,7 +2,7 @@
 
 use leasehold::seam::Script;
 use leasehold_spec::{
-    Answer, Contention, Delivery, Env, Event, From, Grant, GrantState, Holder, Inspection, Joined, Kind, LostHow, Op,
+    Answer, Contention, Delivery, Env, Event, From, Grant, GrantState, Holder, Inspection, Joined, LostHow, Op,
     Outcome, Resource, Rest, SessionId, ShownMode, Waiter, Was, step,
 };
 
@@ -63,6 +63,7 @@ impl Front {
             (Script::Acquire, _) => decode::acquire(argv)?,
             (Script::Release, [held, ..]) => decode::release(held, argv.get(2).copied())?,
             (Script::Reserve, [wanted]) => decode::reserve(wanted)?,
+            (Script::Put, [held, label]) => decode::put(held, label)?,
             (Script::Leave, [id, ..]) => decode::leave(id, argv.get(1).copied())?,
             (Script::CoolDown, [id, ms, ..]) => decode::cool_down(id, ms, argv.get(2).copied())?,
             (Script::Revoke, [seen, grace]) => decode::revoke(seen, grace)?,
@@ -169,6 +170,7 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         Outcome::Left { was: Was::Absent } => format!("LEFT {text} absent"),
         Outcome::Revoking { left_us } => format!("REVOKING {text} {}", marked(op, *now_us, *left_us, before, after)),
         Outcome::Reserved { range } => format!("RESERVED {text} {range:08}"),
+        Outcome::Put => format!("PUT {text}"),
         Outcome::Settled => format!("SETTLED {text}"),
         Outcome::Inspected(inspection) => format!("INSPECTED {text} {}", inspected(inspection, after)),
         other => unreachable!("no script of a mutex says {}", other.word()),
@@ -196,12 +198,7 @@ fn marked(op: &Op, now_us: u64, left_us: u64, before: &Resource, after: &Resourc
 /// Formats what `store/redis/inspection.rs` reads.
 pub(super) fn inspected(inspection: &Inspection, after: &Resource) -> String {
     let Inspection { kind, limit, units, holders, grants, queue, waiters } = inspection;
-    let kind = match kind {
-        Kind::Mutex => "M",
-        Kind::ReadWrite => "W",
-        Kind::Semaphore => "S",
-        Kind::Condition | Kind::Latch => unreachable!("no script knows such names"),
-    };
+    let kind = pool::letter(*kind);
     let mut text = format!("{kind} {limit} {units} {grants} {waiters}");
     for Holder { id, token, label, state, units, mode, .. } in holders {
         let state = match state {

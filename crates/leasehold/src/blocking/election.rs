@@ -70,6 +70,11 @@ impl Leadership {
         wait(crate::election::put(&self.0, &self.1, value))
     }
 
+    /// See [`crate::Leadership::hand_to`].
+    pub fn hand_to(self, value: &str) -> Result<Option<Self>> {
+        Ok(wait(crate::Leadership(self.0, self.1).hand_to(value))?.map(Self::of))
+    }
+
     /// See [`crate::Leadership::resign`].
     pub fn resign(self) -> Result<Released> {
         wait(crate::Leadership(self.0, self.1).resign())

@@ -268,6 +268,11 @@ impl Session {
         self.store.profile().check_take(take)
     }
 
+    /// Whether a holder can name the waiter that holds next.
+    pub(crate) fn names_successors(&self) -> bool {
+        self.store.profile().names_successors
+    }
+
     /// Checks that the store has leases of this length.
     pub(crate) fn check_lease(&self, lease_ms: u64) -> Result<()> {
         self.store.profile().check_lease(lease_ms)

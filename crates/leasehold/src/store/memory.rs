@@ -62,6 +62,7 @@ impl Store for Memory {
 
     fn profile(&self) -> StoreProfile {
         StoreProfile {
+            names_successors: true,
             kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
             ..StoreProfile::default()
         }

@@ -55,6 +55,8 @@ pub struct StoreProfile {
     /// The longest lease in milliseconds, if the store has a limit of its own: the `max_lease` of a quorum. The default
     /// lease is no longer than that.
     pub longest_lease_ms: Option<u64>,
+    /// Whether a holder can name the waiter that holds next: [`Op::HandTo`].
+    pub names_successors: bool,
     /// Whether a part of the store may still keep a grant after the store has reported the end of the grant. The session
     /// gives such a grant back anyway.
     pub partial_grants: bool,
@@ -67,7 +69,13 @@ impl Default for StoreProfile {
     /// Returns the profile of a store of mutexes, without a limit of its own.
     fn default() -> Self {
         let kinds = &[Kind::Mutex];
-        Self { kinds, longest_lease_ms: None, partial_grants: false, burns_unused_tokens: false }
+        Self {
+            kinds,
+            longest_lease_ms: None,
+            names_successors: false,
+            partial_grants: false,
+            burns_unused_tokens: false,
+        }
     }
 }
 

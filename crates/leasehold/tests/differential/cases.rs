@@ -123,6 +123,11 @@ pub(crate) fn check_coverage_of_pools(seen: &Seen) {
     check(seen, (&OUTCOMES_OF_POOLS, 400), &RARE_OF_POOLS);
 }
 
+/// Checks the same for a run with condition variables and latches.
+pub(crate) fn check_coverage_of_gates(seen: &Seen) {
+    check(seen, (&OUTCOMES_OF_GATES, 400), &RARE_OF_GATES);
+}
+
 fn check(seen: &Seen, (outcomes, part): (&[&str], u64), rare: &[&str]) {
     let count = |what: &str| seen.get(what).copied().unwrap_or(0);
     let all: u64 = outcomes.iter().map(|what| count(what)).sum();
@@ -158,8 +163,9 @@ const OUTCOMES: [&str; 19] = [
 ];
 
 /// Cases that every run must meet, however rare they are.
-const RARE: [&str; 23] = [
+const RARE: [&str; 24] = [
     "more",
+    "put",
     "came back to its place",
     "forgotten",
     "sixteen lapses",
@@ -206,6 +212,44 @@ const OUTCOMES_OF_POOLS: [&str; 20] = [
     "settled",
     "inspected",
     "no memory",
+];
+
+/// The same for condition variables and latches.
+const OUTCOMES_OF_GATES: [&str; 21] = [
+    "granted",
+    "queued",
+    "busy",
+    "gone",
+    "late",
+    "refused",
+    "renewed",
+    "lost",
+    "released",
+    "not held",
+    "waited",
+    "held",
+    "absent",
+    "notified",
+    "spent",
+    "counted",
+    "deleted",
+    "marked",
+    "settled",
+    "inspected",
+    "no memory",
+];
+
+const RARE_OF_GATES: [&str; 10] = [
+    "more",
+    "forgotten",
+    "several grants",
+    "a waiter that does not fit",
+    "a claim lapsed",
+    "push of a grant",
+    "push of a revocation",
+    "push of an end",
+    "stored as a pool",
+    "met the other encoding",
 ];
 
 const RARE_OF_POOLS: [&str; 13] = [

@@ -1,9 +1,9 @@
 //! Reads the record of a pool, independently of the scripts: it checks the form of every field, the sums and bounds that
 //! the record has of its grants, and both ends of every link of the queue. Nothing may be left over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold_spec::{Entry, Grant, GrantId, Kind, Mode, Order, Resource};
+use leasehold_spec::{Entry, Grant, GrantId, Kind, Latch, Mode, Order, Resource};
 
 use crate::decode::{Fields, grant_state};
 
@@ -14,6 +14,8 @@ pub(crate) fn pool(mut hash: Hash<'_>) -> Result<Resource, String> {
     let kind = match fields.take(4)? {
         "lh1W" => Kind::ReadWrite,
         "lh1S" => Kind::Semaphore,
+        "lh1V" => Kind::Condition,
+        "lh1L" => Kind::Latch,
         other => return Err(format!("no pool: {other:?}")),
     };
     let limit = number(&mut fields, 6)?;
@@ -41,6 +43,7 @@ pub(crate) fn pool(mut hash: Hash<'_>) -> Result<Resource, String> {
     if let Some(early) = grants.iter().find(|grant| grant.end_us() < soonest || grant.since_us > newest) {
         return Err(format!("{early:?} is beyond the bounds {soonest} and {newest}"));
     }
+    resource.latch = hash.remove("l").map(|text| latch(&mut hash, text)).transpose()?.unwrap_or_default();
     resource.upgrade = hash.remove("u").map(upgrade).transpose()?;
     match hash.remove("q") {
         Some(ends) => queue(&mut resource, &mut hash, ends)?,
@@ -48,6 +51,24 @@ pub(crate) fn pool(mut hash: Hash<'_>) -> Result<Resource, String> {
         None => {}
     }
     if hash.is_empty() { Ok(resource) } else { Err(format!("left over: {:?}", hash.keys())) }
+}
+
+/// Reads the state of a latch. Without it, a field of a count-down is left over.
+fn latch(hash: &mut Hash<'_>, text: &str) -> Result<Latch, String> {
+    let mut fields = Fields(text);
+    let (born, keep_ms, count) = (fields.token()?, fields.number(8)?, fields.number(6)?);
+    fields.end()?;
+    let names: Vec<&str> = hash.keys().copied().filter(|field| field.starts_with('c')).collect();
+    let read = |field: &str| match hash.remove(field) {
+        Some("") => field[1..].parse().map_err(|_| format!("a count-down of {field:?}")),
+        other => Err(format!("{field} is {other:?}")),
+    };
+    let counted: BTreeSet<GrantId> = names.into_iter().map(read).collect::<Result<_, String>>()?;
+    if counted.len() as u64 == count {
+        Ok(Latch { born, keep_ms, counted, unread: 0 })
+    } else {
+        Err(format!("{} count-downs; l says {count}", counted.len()))
+    }
 }
 
 fn grants(hash: &mut Hash<'_>) -> Result<Vec<Grant>, String> {

@@ -229,6 +229,13 @@ impl<'a> History<'a> {
         self.apply(lock, &Op::Reserve { id, token, range });
     }
 
+    fn put(&mut self, lock: usize) {
+        let Some(at) = self.one_of(lock) else { return };
+        let (id, token) = (self.attempts[at].acquire.id, self.token(at));
+        let label = (*self.random.pick(&LABELS)).to_owned();
+        self.apply(lock, &Op::Put { id, token, label });
+    }
+
     /// Returns a renewal, mostly with the length of the grant, as a session sends it.
     fn renewal(&mut self, lock: usize, id: GrantId, token: Token) -> Renew {
         let from = if self.random.chance(70) { From::Now } else { From::Grant };

@@ -16,8 +16,9 @@ mod pools;
 mod rig;
 mod wire;
 
-use cases::{check_coverage, check_coverage_of_pools};
+use cases::{check_coverage, check_coverage_of_gates, check_coverage_of_pools};
 use history::History;
+use leasehold_spec::Kind;
 use leasehold_testkit::differential;
 use pools::PoolHistory;
 use rig::Rig;
@@ -26,6 +27,9 @@ use rig::Rig;
 const HISTORIES: u64 = 3_000;
 /// The number of histories of pools that takes half a minute.
 const HISTORIES_OF_POOLS: u64 = 1_500;
+/// The names whose waiters wait for a lease, and those whose waiters do not.
+const POOLS: [Kind; 2] = [Kind::ReadWrite, Kind::Semaphore];
+const GATES: [Kind; 2] = [Kind::Condition, Kind::Latch];
 const STEPS: usize = 50;
 const SESSIONS: usize = 24;
 
@@ -48,8 +52,15 @@ fn random_histories() {
 
 fn play_pools(rig: &mut Rig, seed: u64) {
     match seed % 30 {
-        0 | 1 => PoolHistory::new(rig, seed, 20).play_crowd(20),
-        _ => PoolHistory::new(rig, seed, 5).play(STEPS),
+        0 | 1 => PoolHistory::new(rig, seed, 20, &POOLS).play_crowd(20),
+        _ => PoolHistory::new(rig, seed, 5, &POOLS).play(STEPS),
+    }
+}
+
+fn play_gates(rig: &mut Rig, seed: u64) {
+    match seed % 30 {
+        0 | 1 => PoolHistory::new(rig, seed, 20, &GATES).play_crowd_at_gate(20),
+        _ => PoolHistory::new(rig, seed, 5, &GATES).play_gate(STEPS),
     }
 }
 
@@ -59,5 +70,14 @@ fn random_histories_of_pools() {
     let end = |rig: Rig| rig.log.into_seen();
     if let Some(seen) = differential::play("differential pools", HISTORIES_OF_POOLS, start, play_pools, end) {
         check_coverage_of_pools(&seen);
+    }
+}
+
+#[test]
+fn random_histories_of_gates() {
+    let start = || Rig::start(SESSIONS);
+    let end = |rig: Rig| rig.log.into_seen();
+    if let Some(seen) = differential::play("differential gates", HISTORIES_OF_POOLS, start, play_gates, end) {
+        check_coverage_of_gates(&seen);
     }
 }

@@ -1,5 +1,7 @@
 //! Random histories of pools. Like those of mutexes they prefer rare cases.
 
+mod gates;
+
 use leasehold::seam::Guess;
 use leasehold_spec::limits::{LEASE_MAX_MS, RETENTION_MS, REVOKE_GRACE_MS};
 use leasehold_spec::{
@@ -30,10 +32,10 @@ pub(crate) struct PoolHistory<'a> {
 }
 
 impl<'a> PoolHistory<'a> {
-    pub(crate) fn new(rig: &'a mut Rig, seed: u64, sessions: usize) -> Self {
+    pub(crate) fn new(rig: &'a mut Rig, seed: u64, sessions: usize, kinds: &[Kind]) -> Self {
         let mut random = Random::new(seed);
         let locks = vec![Lock::new(NAMES[random.index(NAMES.len())])];
-        let kind = *random.pick(&[Kind::ReadWrite, Kind::Semaphore]);
+        let kind = *random.pick(kinds);
         let limit = if kind == Kind::ReadWrite { Take::READ.limit } else { *random.pick(&[1, 2, 5, 300]) };
         let mut history = Self { rig, random, locks, kind, limit, sessions, attempts: Vec::new() };
         for number in 0..sessions {

@@ -139,7 +139,9 @@ impl Rig {
                 self.check_deliveries(&due);
                 Some(answer.outcome)
             }
-            Err(Fault::NoMemory(_)) if self.harness.is_full() && matches!(op, Op::Acquire(_)) => {
+            Err(Fault::NoMemory(_))
+                if self.harness.is_full() && matches!(op, Op::Acquire(_) | Op::CreateLatch { limit: 1.., .. }) =>
+            {
                 self.count("no memory");
                 // No step of the specification has read it, and it can have ended in the meantime.
                 let now_us = self.now_us();

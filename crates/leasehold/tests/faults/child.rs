@@ -107,6 +107,7 @@ fn child() {
 }
 
 /// `lock NAME LEASE_MS` prints `held TOKEN` when the lock is granted, and does not block other commands meanwhile.
+/// `wait CONDITION NAME LEASE_MS` locks `NAME`, waits, and prints `woken`: the lease is also that of its notification.
 /// `check TOKEN` prints `valid` or `lost NAME WHY`. `spin TOKEN` prints `spinning` and checks repeatedly. When the lock
 /// is lost, it prints `ended AT`: the time just before the last check that succeeded. `write PORT TOKEN` writes to the
 /// fenced register without a check, and prints `accepted` or `refused`. `release TOKEN` prints the reply of the store.
@@ -133,6 +134,14 @@ async fn obey(url: &str) {
                     let token = guard.token().get();
                     guards.lock().unwrap().insert(token, Arc::new(guard));
                     process::Worker::print(&format!("held {token}"));
+                });
+            }
+            ["wait", condition, name, lease_ms] => {
+                let client = self::client(url, Duration::from_millis(lease_ms.parse().unwrap())).await;
+                let (condition, mutex) = (client.condvar(condition), client.mutex(name));
+                tokio::spawn(async move {
+                    let _guard = condition.wait(mutex.lock().await.unwrap()).await.unwrap();
+                    process::Worker::print("woken");
                 });
             }
             ["check", _] => match guards.lock().unwrap()[&token()].check() {

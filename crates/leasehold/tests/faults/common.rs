@@ -71,6 +71,11 @@ pub(crate) async fn client(url: &str, lease: Duration) -> Leasehold {
     Leasehold::builder(url).lease(lease).connect().await.unwrap()
 }
 
+/// Sets the memory after which the server is full; 0 is no limit.
+pub(crate) fn set_memory(server: &RedisServer, bytes: &str) {
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", bytes]), Value::Status("OK".into()));
+}
+
 /// Locks in the background, with an entry of its own, although others of that client may wait.
 pub(crate) fn lock(client: &Leasehold, name: &str) -> JoinHandle<Result<Guard>> {
     let mutex = client.mutex(name).fair();

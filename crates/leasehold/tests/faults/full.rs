@@ -4,14 +4,10 @@ use std::time::Duration;
 
 use leasehold::seam::Script;
 use leasehold::{ErrorKind, Released};
-use leasehold_testkit::{RedisServer, Value};
+use leasehold_testkit::Value;
 
 use crate::bad_store::Forged;
-use crate::common::{Harness, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, within};
-
-fn set_memory(server: &RedisServer, bytes: &str) {
-    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", bytes]), Value::Status("OK".into()));
-}
+use crate::common::{Harness, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, set_memory, within};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory() {

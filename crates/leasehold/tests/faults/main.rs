@@ -11,6 +11,7 @@ mod bad_store;
 mod child;
 mod clock;
 mod common;
+mod conditions;
 mod failover;
 mod full;
 mod ghosts;

@@ -1,8 +1,12 @@
-//! Elections: an observer misses no change between its requests (P48).
+//! Elections: an observer misses no change between its requests (P48). A leader that hands over is sure of the result, or
+//! does not lead any more (P51).
 
-use leasehold_spec::{Acquire, Inspection, Joined, Op, Outcome, Take, Was};
+use leasehold::Leadership;
+use leasehold_spec::{Acquire, GrantId, Inspection, Joined, Op, Outcome, Take, Was};
+use tokio::task::JoinHandle;
 
-use crate::harness::{Harness, pause};
+use crate::harness::{Harness, pause, token};
+use crate::store::{Request, gone};
 
 /// The observer enters the queue, and looks at the leader then. In the other order the leader could change between the two.
 #[tokio::test]
@@ -22,4 +26,56 @@ async fn p48_an_observer_enters_the_queue_before_it_looks() {
     let (leave, left) = harness.next_leave().await;
     assert_eq!(left, id);
     harness.reply(leave, Outcome::Left { was: Was::Queued }, 7);
+}
+
+/// Elects a leader that begins to hand over. Returns its request, and its grant.
+async fn hand_over(harness: &mut Harness) -> (JoinHandle<leasehold::Result<Option<Leadership>>>, Request, GrantId) {
+    let election = harness.leasehold.election("name");
+    let handing = tokio::spawn(async move { election.campaign("a").await?.hand_to("b").await });
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000_000, range: 1 }, 7);
+    let notify = harness.next().await;
+    harness.reply(notify, Outcome::Notified { count: 0 }, 7);
+    let request = harness.next().await;
+    assert_eq!(request.op, Op::HandTo { id, token: token(7), label: "b".into() });
+    (handing, request, id)
+}
+
+/// The leader cannot know whether the named candidate leads. It is not to lead on, and the request is not to be repeated: a
+/// late copy could take the leadership from a leader that has learned that the candidate is not there.
+#[tokio::test]
+async fn p51_a_leader_without_a_reply_does_not_lead_on() {
+    let mut harness = Harness::new().await;
+    let (handing, request, id) = hand_over(&mut harness).await;
+    drop(request.reply.send(Err(gone())));
+    let release = harness.next().await;
+    assert_eq!(release.op, Op::Release { id, token: token(7), used: token(7) });
+    harness.reply(release, Outcome::Released, 7);
+    handing.await.unwrap().expect_err("it does not know whether it leads");
+    pause(50).await;
+    harness.expect_no_request();
+}
+
+/// The same if the future is dropped.
+#[tokio::test]
+async fn p51_a_leader_whose_hand_over_is_dropped_does_not_lead_on() {
+    let mut harness = Harness::new().await;
+    let (handing, request, id) = hand_over(&mut harness).await;
+    handing.abort();
+    let release = harness.next().await;
+    assert_eq!(release.op, Op::Release { id, token: token(7), used: token(7) });
+    harness.reply(release, Outcome::Released, 7);
+    harness.reply_if_heard(request, Outcome::NoWaiter, 7);
+    pause(50).await;
+    harness.expect_no_request();
+}
+
+#[tokio::test]
+async fn a_leader_leads_on_if_its_candidate_is_not_there() {
+    let mut harness = Harness::new().await;
+    let (handing, request, _) = hand_over(&mut harness).await;
+    harness.reply(request, Outcome::NoWaiter, 7);
+    let leadership = handing.await.unwrap().unwrap().expect("it leads on");
+    leadership.check().expect("it leads");
+    harness.expect_no_request();
 }

@@ -101,6 +101,7 @@ impl Store for Opener {
 
     fn profile(&self) -> StoreProfile {
         StoreProfile {
+            names_successors: true,
             kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
             ..StoreProfile::default()
         }

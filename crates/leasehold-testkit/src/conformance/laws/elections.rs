@@ -82,6 +82,47 @@ pub(super) async fn a_value_is_the_leaders(stage: &Stage) {
     assert_eq!(second.resign().await.expect("an answer"), Released::Released);
 }
 
+/// The named candidate leads, before those that have waited longer. If it is not there, or if it is gone, the leader leads
+/// on. On stores without this, the leader resigns.
+pub(super) async fn a_leader_names_its_successor(stage: &Stage) {
+    let (a, b, c) = (stage.client("a").await, stage.client("b").await, stage.client("c").await);
+    let [ours, first, named] = [&a, &b, &c].map(|client| client.election(stage.name()));
+    let mut observer = ours.observe();
+    assert_eq!(next(&mut observer).await, None);
+    let leader = ours.campaign("leader").await.expect("elected");
+    assert_eq!(value(next(&mut observer).await).as_deref(), Some("leader"));
+    let waits = first.clone();
+    let mut first = tokio::spawn(async move { waits.campaign("first").await });
+    stage.waiters(&a, 1).await;
+    if !stage.profile().names_successors {
+        assert_eq!(leader.hand_to("first").await.expect_err("no such store").kind(), ErrorKind::Unsupported);
+        let first = soon("it is next", &mut first).await.expect("no panic").expect("elected");
+        assert_eq!(first.resign().await.expect("an answer"), Released::Released);
+        return;
+    }
+    let gone = tokio::spawn({
+        let named = named.clone();
+        async move { named.campaign("named").await }
+    });
+    stage.waiters(&a, 2).await;
+    gone.abort();
+    stage.waiters(&a, 1).await;
+    let leader = leader.hand_to("named").await.expect("an answer").expect("it is gone");
+    assert!(leader.check().is_ok(), "it leads on");
+    let waits = named.clone();
+    let named = tokio::spawn(async move { waits.campaign("named").await });
+    stage.waiters(&a, 2).await;
+    let token = leader.token();
+    assert!(leader.hand_to("named").await.expect("an answer").is_none(), "it is there");
+    let named = soon("it is named", named).await.expect("no panic").expect("elected");
+    assert!(named.token() > token);
+    assert_eq!(value(next(&mut observer).await).as_deref(), Some("named"));
+    assert!(!first.is_finished(), "it waits on");
+    drop(named.hand_to("leader").await.expect("an answer"));
+    let first = soon("it is next", &mut first).await.expect("no panic").expect("elected");
+    first.check().expect("it leads");
+}
+
 /// Threads elect and observe as tasks do.
 pub(super) async fn threads_elect(stage: &Stage) {
     let url = stage.url().to_owned();
@@ -89,7 +130,7 @@ pub(super) async fn threads_elect(stage: &Stage) {
     let client = connected.await.expect("no panic").expect("connected");
     stage.keep(client.clone());
     let election = client.election(stage.name());
-    let has_put = stage.has(Kind::Condition);
+    let (has_put, names_successors) = (stage.has(Kind::Condition), stage.profile().names_successors);
     let played = tokio::task::spawn_blocking(move || {
         let mut observer = election.observe();
         assert_eq!(observer.next()?, None);
@@ -100,6 +141,10 @@ pub(super) async fn threads_elect(stage: &Stage) {
             assert_eq!(value(observer.next()?).as_deref(), Some("renamed"));
         }
         assert!(election.try_campaign("other")?.is_none());
+        let leadership = match leadership.hand_to("nobody") {
+            Err(error) if !names_successors && error.kind() == ErrorKind::Unsupported => election.campaign("thread")?,
+            handed => handed?.expect("nobody has this name"),
+        };
         assert_eq!(leadership.resign()?, Released::Released);
         assert_eq!(observer.next()?, None);
         Ok::<_, leasehold::Error>(())

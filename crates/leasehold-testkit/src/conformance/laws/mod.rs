@@ -174,6 +174,8 @@ dimension! {
         LeaderIsSeen,
         /// Only the leader changes its value.
         ValueIsTheLeaders,
+        /// A leader hands over to the candidate that it names, if that one is there.
+        LeaderNamesItsSuccessor,
         /// Threads elect and observe as tasks do.
         ThreadsElect,
     }
@@ -293,6 +295,7 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::ThreadsUseLatches => latches::threads_use_a_latch(stage).await,
         Law::LeaderIsSeen => elections::a_leader_is_seen(stage).await,
         Law::ValueIsTheLeaders => elections::a_value_is_the_leaders(stage).await,
+        Law::LeaderNamesItsSuccessor => elections::a_leader_names_its_successor(stage).await,
         Law::ThreadsElect => elections::threads_elect(stage).await,
         Law::PrefixesSeparate => return clients::prefixes_separate(stage).await,
     }

@@ -16,6 +16,8 @@ use crate::store::lacks;
 pub(super) const TIME_END: u64 = field!(TIME.us).end();
 pub(super) const LENGTH_END: u64 = field!(LENGTH.ms).end();
 pub(super) const LABEL_END: u64 = field!(TAIL.label_length).end();
+/// The length of a label that begins an argument.
+const LABEL_LENGTH: At = At { offset: 0, width: field!(TAIL.label_length).width };
 const NONE: &str = "----------------";
 
 /// A script, and the command that runs it by its digest.
@@ -56,11 +58,22 @@ impl Call {
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
                 begin(Script::Revoke).and(seen).and(grace_ms.to_string())
             }
+            Op::Put { id, token, label } => {
+                let length = below(label.len() as u64, LABEL_END, "label")?;
+                let label = [Fields::new().decimal(length, LABEL_LENGTH).as_ref(), label.as_bytes()].concat();
+                begin(Script::Put).and(Fields::new().decimal(token.get(), field!(TOKEN.number)).id(id)).and(label)
+            }
             Op::Settle => begin(Script::Settle),
             Op::Inspect => begin(Script::Inspect),
-            Op::Lower { .. } | Op::Resize { .. } => return Ok(None),
-            // Not yet: see `StoreProfile::kinds`.
-            other => return Err(lacks(other)),
+            // See `StoreProfile::names_successors`.
+            Op::HandTo { .. } => return Err(lacks(op)),
+            Op::Lower { .. }
+            | Op::Resize { .. }
+            | Op::Notify { .. }
+            | Op::Spend { .. }
+            | Op::CreateLatch { .. }
+            | Op::CountDown { .. }
+            | Op::DeleteLatch { .. } => return Ok(None),
         };
         Ok(Some(call))
     }
@@ -325,6 +338,7 @@ mod tests {
             (Op::CoolDown { id, used: Token::NONE, for_ms: 1 }, 2),
             (Op::CoolDown { id, used, for_ms: 1 }, 3),
             (Op::Revoke { holder: id.public(), token, grace_ms: 1 }, 2),
+            (Op::Put { id, token, label: "ä".to_owned() }, 2),
             (Op::Settle, 0),
             (Op::Inspect, 0),
         ];

@@ -268,8 +268,8 @@ pub(super) fn lacking(at: &str, missing: &[&str], all: &Rights) -> Error {
 pub(super) fn lacking_for_pools(at: &str, missing: &[&str]) -> Error {
     let missing = missing.join(" ");
     let message = format!(
-        "the user at the Redis at {at} lacks {missing}, which read-write locks and semaphores need: grant it with ACL \
-         SETUSER, and connect again"
+        "the user at the Redis at {at} lacks {missing}, which all names but mutexes need: grant it with ACL SETUSER, \
+         and connect again"
     );
     Error::new(ErrorKind::Denied, message)
 }

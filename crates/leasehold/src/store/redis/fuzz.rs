@@ -9,7 +9,7 @@ use std::time::Duration;
 use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, NAME_MAX, RANGE_END, RANGE_MAX, TOKEN_END};
 use leasehold_spec::{
     Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, Joined, Kind, LostHow, Name, Outcome,
-    Rest, SessionId, ShownMode, Token, Waiter, Was,
+    Refusal, Rest, SessionId, ShownMode, Token, Waiter, Was,
 };
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
@@ -210,10 +210,10 @@ fn range() -> impl Strategy<Value = u64> {
 
 /// Returns an answer, and the reply of the script. No lease ends before the time of the reply.
 fn answer() -> impl Strategy<Value = (Answer, String)> {
-    let outcome = (0..12_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7), range(), (id(), text()));
+    let outcome = (0..18_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7), range(), (id(), text()));
     let parts = (0..10_u64.pow(15), token(), contention(), rest(), any::<Option<u16>>(), outcome);
     parts.prop_map(|(now_us, highest, contention, rest, claim, (which, token, ticket, length_ms, range, about))| {
-        let left_us = length_ms * 1000;
+        let (left_us, small) = (length_ms * 1000, u32::try_from(length_ms).unwrap());
         let lease = format!("{now_us:016} {length_ms:08}");
         let (word, outcome, tail) = match which {
             0 => {
@@ -236,6 +236,12 @@ fn answer() -> impl Strategy<Value = (Answer, String)> {
                 let (seen, tail) = inspected((now_us, token), (left_us, &lease), about);
                 ("INSPECTED", Outcome::Inspected(seen), tail)
             }
+            11 => ("NOTIFIED", Outcome::Notified { count: small }, format!(" {small}")),
+            12 => ("SPENT", Outcome::Spent, String::new()),
+            13 => ("COUNTED", Outcome::Counted { left: small, born: token }, format!(" {small} {:016}", token.get())),
+            14 => ("DELETED", Outcome::Deleted, String::new()),
+            15 => ("PUT", Outcome::Put, String::new()),
+            16 => ("REFUSED", Outcome::Refused(Refusal::Absent), " absent L 000000".to_owned()),
             _ => ("REVOKING", Outcome::Revoking { left_us }, format!(" {lease}")),
         };
         let handed_claim_ms = claim.map(u64::from);

@@ -122,7 +122,7 @@ impl Keys {
             });
             name.push_str(plain);
         }
-        Name::new(&name).ok()
+        Name::of_store(&name).ok()
     }
 
     /// Returns the prefix of the channel names of sessions.

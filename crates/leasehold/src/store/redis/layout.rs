@@ -134,8 +134,8 @@ layouts! {
     /// Its beginning is also an argument of acquire and resize.
     POOL {
         version: Bytes(3), "`lh1`: magic and version of the layout";
-        kind: Bytes(1), "W read-write lock, S semaphore";
-        limit: Bytes(6), "number of units";
+        kind: Bytes(1), "W read-write lock, S semaphore, V condition variable, L latch";
+        limit: Bytes(6), "number of units, of notifications, or of the count-downs of a latch: 0 if deleted";
         taken: Inline(&TAKEN), "";
         last: Nested(&TOKEN), "the highest token so far";
         soonest: Nested(&TIME), "no lease ends before this time, in µs";
@@ -186,6 +186,11 @@ layouts! {
     REPLACED {
         id: Nested(&ID), "grant ID of the grant that an upgrade replaces";
         token: Nested(&TOKEN), "token of that grant";
+    }
+    LATCH {
+        born: Nested(&TOKEN), "token of its creation";
+        keep: Nested(&LENGTH), "for how long it is kept after its creation and after each count-down, in ms";
+        counted: Bytes(6), "number of count-downs that were counted";
     }
     /// The name of a field of a grant.
     FIELD {

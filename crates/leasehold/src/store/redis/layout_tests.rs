@@ -44,9 +44,9 @@ const CUTS: [(&str, &str); 12] = [
 const LENGTHS: [(&str, &str); 2] = [("#now < 6", "the µs of TIME: six digits"), ("#sets > 4", "a list, and no text")];
 
 /// The layouts of stored data, which docs/PROTOCOL.md shows.
-const STORED: [&Layout; 15] = [
-    &RECORD, &QUEUE, &LAPSE, &ENTRY, &ID, &POOL, &WAITERS, &GRANT, &WAITER, &UPGRADE, &NODE, &CALL, &VOTE, &MEMBER,
-    &MARKER,
+const STORED: [&Layout; 16] = [
+    &RECORD, &QUEUE, &LAPSE, &ENTRY, &ID, &POOL, &WAITERS, &GRANT, &WAITER, &UPGRADE, &LATCH, &NODE, &CALL, &VOTE,
+    &MEMBER, &MARKER,
 ];
 
 /// Returns the fields of a layout with their places, also those of the layouts within.

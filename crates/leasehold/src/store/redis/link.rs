@@ -90,7 +90,8 @@ impl Link for RedisLink {
 impl RedisLink {
     /// Refuses an acquire of a pool whose scripts need rights that the user lacks. A user of mutexes needs fewer.
     fn check(&self, op: &Op, encoding: Encoding) -> Result<(), Error> {
-        let begins = matches!(op, Op::Acquire(_) | Op::Resize { .. }) && encoding == Encoding::Pool;
+        let begins =
+            matches!(op, Op::Acquire(_) | Op::Resize { .. } | Op::CreateLatch { .. }) && encoding == Encoding::Pool;
         if begins && !self.lacks_for_pools.is_empty() {
             return Err(fault::lacking_for_pools(&self.wire.line.at, &self.lacks_for_pools));
         }

@@ -121,7 +121,8 @@ impl Store for RedisStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore], ..StoreProfile::default() }
+        let kinds = &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch];
+        StoreProfile { kinds, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

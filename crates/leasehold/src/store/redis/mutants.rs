@@ -194,6 +194,7 @@ const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-q-cools-a-later-round", "node/cool_down", "token <= upto then", "true then"),
     ("lua-q-give-back-ends", "node/give_back", "state ~= 'F' and state ~= 'C' and id", "state ~= 'F' and id"),
     ("lua-q-grants-what-cools", "node/ask", "state == 'C' or state ~= 'F' and", "state ~= 'F' and"),
+    ("lua-p48-puts-for-any", "put", "token .. id == ARGV[1]", "true"),
     ("lua-p9-says-nobody", "renew", "counts > 0 and ' O '", "false and ' O '"),
 ];
 

@@ -168,6 +168,11 @@ fn report(text: &str) -> Option<Answer> {
         "REVOKING" => Outcome::Revoking { left_us: left(&mut words, now_us)? },
         "SETTLED" => Outcome::Settled,
         "REFUSED" => Outcome::Refused(refusal(&mut words)?),
+        "PUT" => Outcome::Put,
+        "NOTIFIED" => Outcome::Notified { count: small(&mut words)? },
+        "SPENT" => Outcome::Spent,
+        "COUNTED" => Outcome::Counted { left: small(&mut words)?, born: words.token()? },
+        "DELETED" => Outcome::Deleted,
         "LOWERED" => Outcome::Lowered,
         "RESIZED" => Outcome::Resized,
         "INSPECTED" => {
@@ -180,12 +185,17 @@ fn report(text: &str) -> Option<Answer> {
     Some(Answer { now_us, highest, contention, rest, handed_claim_ms, outcome })
 }
 
+fn small(words: &mut Words<'_>) -> Option<u32> {
+    words.number()?.try_into().ok()
+}
+
 fn refusal(words: &mut Words<'_>) -> Option<Refusal> {
-    let (why, kind, limit) = (words.next()?, kind(words.next()?)?, u32::try_from(words.number()?).ok()?);
+    let (why, kind, limit) = (words.next()?, kind(words.next()?)?, small(words)?);
     match why {
         "other" => Some(Refusal::Other { kind, limit }),
         "many" => Some(Refusal::TooMany { limit }),
         "grant" => Some(Refusal::NoGrant),
+        "absent" => Some(Refusal::Absent),
         _ => None,
     }
 }

@@ -20,7 +20,7 @@ pub(crate) struct Rights {
 /// The rights that locks need. SECURITY.md quotes them.
 pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel \
                           +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
-/// The rights that read-write locks and semaphores need beyond those of mutexes. A user of mutexes needs no more than
+/// The rights that names of other kinds need beyond those of mutexes. A user of mutexes needs no more than
 /// before there were others.
 pub const POOL_RIGHTS: &str = "+hscan";
 /// The rights that a node needs. With `+config|get` the client also sees that the node saves every change before it

@@ -21,6 +21,8 @@ pub enum Script {
     Release,
     /// Makes the range of tokens of a grant longer.
     Reserve,
+    /// Changes the label of a grant.
+    Put,
     /// Stops waiting.
     Leave,
     /// Gives the lease back, and grants it to nobody for a while.
@@ -45,6 +47,18 @@ pub enum Script {
     PoolLower,
     /// Gives a semaphore another limit.
     PoolResize,
+    /// Notifies waiters of a condition variable.
+    PoolNotify,
+    /// Ends a notification.
+    PoolSpend,
+    /// Creates a latch.
+    PoolCreate,
+    /// Returns the state of a latch.
+    PoolState,
+    /// Counts a latch down.
+    PoolCountDown,
+    /// Deletes a latch.
+    PoolDelete,
     /// Marks a grant of a pool, and shortens its lease to the grace.
     PoolRevoke,
     /// Ends what has ended, and grants to the waiters that fit.
@@ -76,7 +90,7 @@ pub enum Script {
 pub enum Family {
     /// Mutexes on one Redis.
     Locks,
-    /// Pools on one Redis: read-write locks and semaphores. They are loaded when they are first used.
+    /// Pools on one Redis: names of all other kinds. They are loaded when they are first used.
     Pools,
     /// A node of a quorum.
     Node,
@@ -109,13 +123,14 @@ struct Row {
 }
 
 #[rustfmt::skip]
-static TABLE: [Row; 28] = {
+static TABLE: [Row; 35] = {
     use Family::{Locks, Node, Pools};
     use Flags::{AllowOom, NoWrites, Plain};
     use Script::{
         Acquire, CoolDown, Inspect, Leave, NodeAsk, NodeBegin, NodeCoolDown, NodeEnter, NodeGiveBack, NodeInspect,
-        NodeRenew, NodeRevoke, NodeSettle, PoolAcquire, PoolCoolDown, PoolInspect, PoolLeave, PoolLower, PoolRelease,
-        PoolRenew, PoolResize, PoolRevoke, PoolSettle, Release, Renew, Reserve, Revoke, Settle,
+        NodeRenew, NodeRevoke, NodeSettle, PoolAcquire, PoolCoolDown, PoolCountDown, PoolCreate, PoolDelete,
+        PoolInspect, PoolLeave, PoolLower, PoolNotify, PoolRelease, PoolRenew, PoolResize, PoolRevoke, PoolSettle,
+        PoolSpend, PoolState, Put, Release, Renew, Reserve, Revoke, Settle,
     };
     [
         Row { script: Acquire, family: Locks, name: "acquire", own: include_str!("acquire.lua"),
@@ -126,6 +141,8 @@ static TABLE: [Row; 28] = {
             flags: AllowOom, arguments: 1..=3, each: 0, replies: &["RELEASED", "NOTHELD"] },
         Row { script: Reserve, family: Locks, name: "reserve", own: include_str!("reserve.lua"),
             flags: AllowOom, arguments: 1..=1, each: 0, replies: &["RESERVED", "LOST"] },
+        Row { script: Put, family: Locks, name: "put", own: include_str!("put.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["PUT", "LOST"] },
         Row { script: Leave, family: Locks, name: "leave", own: include_str!("leave.lua"),
             flags: AllowOom, arguments: 1..=2, each: 0, replies: &["LEFT"] },
         Row { script: CoolDown, family: Locks, name: "cool_down", own: include_str!("cool_down.lua"),
@@ -151,6 +168,18 @@ static TABLE: [Row; 28] = {
             flags: AllowOom, arguments: 3..=3, each: 0, replies: &["LOWERED", "LOST"] },
         Row { script: PoolResize, family: Pools, name: "pool/resize", own: include_str!("pool/resize.lua"),
             flags: AllowOom, arguments: 3..=3, each: 0, replies: &["RESIZED", "REFUSED", "LATE"] },
+        Row { script: PoolNotify, family: Pools, name: "pool/notify", own: include_str!("pool/notify.lua"),
+            flags: AllowOom, arguments: 1..=1, each: 0, replies: &["NOTIFIED", "REFUSED"] },
+        Row { script: PoolSpend, family: Pools, name: "pool/spend", own: include_str!("pool/spend.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["SPENT", "NOTHELD"] },
+        Row { script: PoolCreate, family: Pools, name: "pool/create", own: include_str!("pool/create.lua"),
+            flags: Plain, arguments: 3..=3, each: 0, replies: &["COUNTED", "REFUSED", "LATE"] },
+        Row { script: PoolState, family: Pools, name: "pool/state", own: include_str!("pool/state.lua"),
+            flags: AllowOom, arguments: 1..=1, each: 0, replies: &["COUNTED", "REFUSED", "LATE"] },
+        Row { script: PoolCountDown, family: Pools, name: "pool/count_down", own: include_str!("pool/count_down.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["COUNTED", "REFUSED"] },
+        Row { script: PoolDelete, family: Pools, name: "pool/delete", own: include_str!("pool/delete.lua"),
+            flags: AllowOom, arguments: 1..=1, each: 0, replies: &["DELETED"] },
         Row { script: PoolRevoke, family: Pools, name: "pool/revoke", own: include_str!("pool/revoke.lua"),
             flags: AllowOom, arguments: 2..=2, each: 0, replies: &["REVOKING", "NOTHELD"] },
         Row { script: PoolSettle, family: Pools, name: "pool/settle", own: include_str!("pool/settle.lua"),
@@ -226,6 +255,8 @@ const POOL_PARTS: &[(&str, &str)] = &[
     ("--@open\n", include_str!("pool/part/open.lua")),
     ("--@cut\n", include_str!("pool/part/cut.lua")),
     ("--@grant\n", include_str!("pool/part/grant.lua")),
+    ("--@latch\n", include_str!("pool/part/latch.lua")),
+    ("--@policy\n", include_str!("pool/part/policy.lua")),
     ("--@queue\n", include_str!("pool/part/queue.lua")),
     ("--@expire\n", include_str!("pool/part/expire.lua")),
     ("--@sweep\n", include_str!("pool/part/sweep.lua")),
@@ -235,6 +266,7 @@ const POOL_PARTS: &[(&str, &str)] = &[
     ("--@give_back\n", include_str!("pool/part/give_back.lua")),
     ("--@save\n", include_str!("pool/part/save.lua")),
     ("--@enqueue\n", include_str!("pool/part/enqueue.lua")),
+    ("--@refuse\n", include_str!("pool/part/refuse.lua")),
     ("--@upgrade\n", include_str!("pool/part/upgrade.lua")),
     ("--@leave\n", include_str!("pool/part/leave.lua")),
 ];

@@ -33,26 +33,33 @@ fn every_script_has_its_header() {
 /// digest is written here.
 #[test]
 fn digests_change_only_with_the_code() {
-    const DIGESTS: [(&str, &str); 28] = [
+    const DIGESTS: [(&str, &str); 35] = [
         ("acquire", "c2e67e1262fbbb0b06098eb49fb48a49a0c10b91"),
         ("renew", "9686a484aa9eded6ff7d5e7642b234fbb65560f4"),
         ("release", "b1686a06ce86dac67aa1d21b1b3e4ade0a28197b"),
         ("reserve", "e39bab190319d530328cfe069479a28bd6f13b22"),
+        ("put", "87615ec43c6a7872d02625d6ca19507ae4e3ddf3"),
         ("leave", "0735cf3c51a6b750a710996c3a3475f9b5ae2ce3"),
         ("cool_down", "c73d56fc5609c4d008d0acf8debfa9d2bdc663b8"),
         ("revoke", "add147731d29c94de1162e7d563bceb26aa3d5c2"),
         ("settle", "01b9120af771cdfebb09ce54fdc403543a763177"),
         ("inspect", "77e813ddefbc1cc5ff18712d56c66fec6747e105"),
-        ("pool/acquire", "79172b041f66adae1c587c297dbb8b2bd6550a03"),
-        ("pool/renew", "5113d92589e65a76051a387a1fd2ddfd799235e0"),
-        ("pool/release", "08c9e087ffb58d73fac163d91f4d730c88e75ce2"),
-        ("pool/cool_down", "4301b23027e03104fd0cd91770206c54d90d9197"),
-        ("pool/leave", "830c8acd9e530db6d308c43e6ec47aa98bf42598"),
-        ("pool/lower", "abbe47b0d64aa5e4da8fb659468a2778c887c54d"),
-        ("pool/resize", "ec56315fbe2923ddf17cbb8b01407f240af4c282"),
-        ("pool/revoke", "779e22a695af2154bc05f564540a89115c9e3c38"),
-        ("pool/settle", "757f0a323801131431aff8f8d7a29b7d1b3db659"),
-        ("pool/inspect", "5cff4db218cc21c2e5a101da2551100e58047260"),
+        ("pool/acquire", "f1df56b981d3a81c3938b574846f71a2453fa3a5"),
+        ("pool/renew", "383ba7462fc69a112a66011d03109991d934ec7e"),
+        ("pool/release", "cf9db3986ee00a0458576132a9ed2b00ba493e46"),
+        ("pool/cool_down", "bf9d55ec01018bc272797c72f0ec1d7ec3245016"),
+        ("pool/leave", "f80cacd211a98b311f50c314b222d7a7b3f286c3"),
+        ("pool/lower", "76e1610c24e4fb1602c915c2937688f9722e57f7"),
+        ("pool/resize", "0289b1041643edd978b645e9049634662c8d1012"),
+        ("pool/notify", "93745f4315547b79eef2f367e5bdebedac4e2ab8"),
+        ("pool/spend", "aa29c3cb56100be7b2bf4a211482afa40abd485a"),
+        ("pool/create", "499d98ae6e10891bc2fc075ce9c27956e0498e33"),
+        ("pool/state", "611af67b9b075663ea364d824780995410bc3028"),
+        ("pool/count_down", "6c6a3c78a35401fc7cb55bb3f755418e8e37857e"),
+        ("pool/delete", "22570425beb335a655e3262594710dbc11a77c7c"),
+        ("pool/revoke", "3fb6143fef2ab100d016ad93e5b97bc8b87dd7a3"),
+        ("pool/settle", "2e6f25c147e22fc6040d147d3f78a72d22a5a58f"),
+        ("pool/inspect", "92a4ddfd05e2a6fd11635dad530bafd4f01cc1c8"),
         ("node/ask", "6b62fda3afda18eefe34fcc0a28ae5cd6f1387ac"),
         ("node/renew", "32218e6fa8fdd5ed010c12c638e8c44fc94a9180"),
         ("node/give_back", "bdbb2e4db2673bbaa73461c618091b98f69dc7af"),
@@ -102,11 +109,11 @@ fn a_message_is_the_last_thing_that_a_script_does() {
             seen[script.row().family as usize] += 1;
         }
     }
-    assert_eq!(seen, [10, 10, 6]);
+    assert_eq!(seen, [11, 16, 6]);
 }
 
-/// Only a request for a lease or a vote is refused if the memory is full. A greeting is not: without one a client cannot
-/// give back.
+/// Only a request for a lease, a latch or a vote is refused if the memory is full. A greeting is not: without one a client
+/// cannot give back.
 #[test]
 fn flags_are_the_ones_that_the_server_reads() {
     for script in every_script() {
@@ -117,7 +124,7 @@ fn flags_are_the_ones_that_the_server_reads() {
         };
         assert_eq!(script.source().lines().next(), Some(line), "{script:?}");
         let wanted = match script {
-            Script::Acquire | Script::PoolAcquire | Script::NodeAsk => Flags::Plain,
+            Script::Acquire | Script::PoolAcquire | Script::PoolCreate | Script::NodeAsk => Flags::Plain,
             Script::Inspect | Script::PoolInspect | Script::NodeInspect => Flags::NoWrites,
             _ => Flags::AllowOom,
         };

@@ -115,7 +115,8 @@ impl History<'_> {
                 self.acquire_anew(lock, session, place);
             }
             31 => self.reserve(lock),
-            32..=44 => self.look(lock),
+            32..=34 => self.put(lock),
+            35..=44 => self.look(lock),
             45..=50 => self.release(lock),
             51..=53 => self.cool_down(lock),
             54..=62 => self.leave(lock),

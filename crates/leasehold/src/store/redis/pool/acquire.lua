@@ -4,7 +4,7 @@
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
 --          2 lease in ms (8)
---          3 lh1, kind (W or S) and limit (6): how the record begins. Kind M: a mutex met the pool, and is refused
+--          3 lh1, kind (W, S, V or L) and limit (6): how the record begins. Kind M: a mutex met the pool, and is refused
 --          4 mode (P plain, U upgradeable, I in the place of another grant) and units (6)
 --          5 label
 --          6 not_after in µs (16): after this time nothing is done (P4)
@@ -14,8 +14,8 @@
 --          9 for an upgrade: the grant that it replaces, grant id (64) and token (16)
 -- RETURNS  16 digits: granted now. This is the token and the server's time. The whole lease is left, nobody waits.
 --          GRANTED … token 00000001 lease | QUEUED … ticket lease now|before | BUSY … lease | GONE … | LATE … | FULL … |
---          REFUSED … other|many|grant kind limit, where a lease is its begin (µs) and its length (ms). For a waiter it is
---          the time until the first lease ends, at the earliest; 0 0 if nobody holds
+--          REFUSED … other|many|grant|absent kind limit, where a lease is its begin (µs) and its length (ms). For a waiter
+--          it is the time until the first lease ends, at the earliest; 0 0 if nobody holds
 --          OTHER | FOREIGN type | NEWER version
 -- EFFECTS  makes the grant or the entry; settles. Not `allow-oom`: if the memory is full, the server refuses the script
 --          before it begins.
@@ -29,6 +29,7 @@ if now <= ARGV[6] and not ARGV[9] then
 end
 --@pool
 --@enqueue
+--@refuse
 local asked, queues, limit, ticket = ARGV[1], place ~= '', ZEROS, nil
 local pool = open(KEYS[1], asked)
 if not pool.puts then return pool end
@@ -41,7 +42,8 @@ if queues then
   local patience = tonumber(sub(ARGV[8] or '', BOUNDS.patience))
   if patience then limit = format('%016.0f', now_us + patience * 1000) end
   ticket = sub(ARGV[8] or '', BOUNDS.ticket.from)
-  if not tonumber(ticket) then ticket = pool.entry and sub(pool.entry, WAITER.ticket) end
+  local known = pool.entry and sub(pool.entry, WAITER.ticket)
+  if not tonumber(ticket) or known and pool.kind == 'V' and ticket < known then ticket = known end
   note_seen(pool, asked, limit, ticket)
 end
 settle(pool)
@@ -67,5 +69,7 @@ end
 if not queues then return 'BUSY' .. save(pool) .. first_left(pool) end
 if pool.counts >= QUEUE_MAX * 100000 then return 'FULL' .. save(pool) end
 if pool.counts == 0 then pool.keep = math.max(pool.keep, now_us + R_US) end
+-- A name that a waiter begins, and not a grant. The token shows that it has a record.
+if pool.last == ZEROS then pool.last = now end
 ticket = enqueue(pool, asked, ticket, limit .. now, place .. ARGV[2], share .. ARGV[5])
 return 'QUEUED' .. save(pool) .. ' ' .. ticket .. first_left(pool) .. ' now'

@@ -1,9 +1,9 @@
 //! The arguments of the scripts of pools.
 
+use leasehold_spec::limits::GRANTS_MAX;
 use leasehold_spec::{Acquire, From, GrantId, Kind, Mode, Name, Op, Patience, Renew, Token};
 
 use crate::error::Error;
-use crate::store::lacks;
 use crate::store::redis::call::{Call, Fields, LABEL_END, LENGTH_END, TIME_END, below, queue_fields};
 use crate::store::redis::keys::Keys;
 use crate::store::redis::layout::{Place as At, field};
@@ -35,11 +35,19 @@ pub(in crate::store::redis) fn call(keys: &Keys, name: &Name, op: &Op) -> Result
             let seen = Fields::new().public_id(holder).decimal(token.get(), field!(SEEN.token));
             begin(Script::PoolRevoke).and(seen).and(below(*grace_ms, LENGTH_END, "grace")?.to_string())
         }
+        Op::Notify { count } => begin(Script::PoolNotify).and((*count).min(GRANTS_MAX).to_string()),
+        Op::Spend { id, token } => begin(Script::PoolSpend).and(Fields::new().id(id)).and(digits(*token)),
+        Op::CreateLatch { limit: 0, not_after_us, .. } => begin(Script::PoolState).and(time(*not_after_us)),
+        Op::CreateLatch { limit, keep_ms, not_after_us } => {
+            let limit = below((*limit).into(), UNITS.end(), "number of count-downs")?;
+            let keep_ms = Fields::new().decimal((*keep_ms).min(LENGTH_END - 1), field!(LENGTH.ms));
+            begin(Script::PoolCreate).and(Fields::new().decimal(limit, UNITS)).and(keep_ms).and(time(*not_after_us))
+        }
+        Op::CountDown { id, born } => begin(Script::PoolCountDown).and(Fields::new().id(id)).and(digits(*born)),
+        Op::DeleteLatch { born } => begin(Script::PoolDelete).and(digits(*born)),
         Op::Settle => begin(Script::PoolSettle),
         Op::Inspect => begin(Script::PoolInspect),
-        Op::Reserve { .. } => return Ok(None),
-        // Not yet: see `StoreProfile::kinds`.
-        other => return Err(lacks(other)),
+        Op::Reserve { .. } | Op::Put { .. } | Op::HandTo { .. } => return Ok(None),
     };
     Ok(Some(call))
 }

@@ -21,8 +21,14 @@ impl Encoding {
     pub(in crate::store::redis) const fn expected(op: &Op, guess: Guess) -> Self {
         match op {
             Op::Acquire(acquire) => Self::of(acquire.take.kind),
-            Op::Lower { .. } | Op::Resize { .. } => Self::Pool,
-            Op::Reserve { .. } => Self::Mutex,
+            Op::Lower { .. }
+            | Op::Resize { .. }
+            | Op::Notify { .. }
+            | Op::Spend { .. }
+            | Op::CreateLatch { .. }
+            | Op::CountDown { .. }
+            | Op::DeleteLatch { .. } => Self::Pool,
+            Op::Reserve { .. } | Op::Put { .. } => Self::Mutex,
             _ => Self::of(guess.kind),
         }
     }

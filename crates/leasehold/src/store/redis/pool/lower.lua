@@ -25,5 +25,5 @@ if ARGV[3] < units then units = ARGV[3] end
 pool.units = pool.units - sub(grant, GRANT.units) + units
 if sub(grant, GRANT.mode) == 'U' then pool.upgradeable = '-' end
 pool.puts[field] = sub(grant, GRANT.nonce.to.state) .. 'P' .. units .. sub(grant, GRANT.token.from)
-if pool.counts > 0 or pool.upgrade then settle(pool) end
+settle_for_waiters(pool)
 return 'LOWERED' .. save(pool)

@@ -62,7 +62,9 @@ impl Request {
         let refused = Outcome::Refused(Refusal::Other { kind, limit });
         let outcome = match op {
             _ if answer.highest == Token::NONE => return None,
-            Op::Acquire(Acquire { not_after_us, .. }) | Op::Resize { not_after_us, .. }
+            Op::Acquire(Acquire { not_after_us, .. })
+            | Op::Resize { not_after_us, .. }
+            | Op::CreateLatch { not_after_us, .. }
                 if answer.now_us > *not_after_us =>
             {
                 Outcome::Late
@@ -70,7 +72,10 @@ impl Request {
             Op::Acquire(Acquire { take: Take { mode: Mode::Instead { .. }, .. }, .. }) => {
                 Outcome::Refused(Refusal::NoGrant)
             }
-            Op::Acquire(_) | Op::Resize { .. } => refused,
+            Op::Acquire(_) | Op::Resize { .. } | Op::CreateLatch { .. } | Op::Notify { .. } => refused,
+            Op::Spend { .. } => Outcome::NotHeld,
+            Op::CountDown { .. } => Outcome::Refused(Refusal::Absent),
+            Op::DeleteLatch { .. } => Outcome::Deleted,
             _ => Outcome::Lost { how: LostHow::NotHeld },
         };
         Some(Answer { outcome, ..answer })

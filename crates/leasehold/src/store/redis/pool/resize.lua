@@ -18,14 +18,15 @@ if not pool.puts then return pool end
 local begins = sub(ARGV[1], POOL.version.to.kind) .. ARGV[2]
 if now <= ARGV[3] then
   if pool.record and pool.begins ~= ARGV[1] and pool.begins ~= begins then
+    local refused = said_other(pool)
     settle(pool)
-    return 'REFUSED' .. save(pool) .. ' other ' .. sub(pool.begins, POOL.kind) .. ' ' .. sub(pool.begins, POOL.limit)
+    return 'REFUSED' .. save(pool) .. refused
   end
   if ARGV[2] + 0 == 0 then
     settle(pool)
     return 'REFUSED' .. save(pool) .. ' many S 999999'
   end
-  pool.begins, pool.limit = begins, ARGV[2] + 0
+  pool.begins, pool.kind, pool.limit = begins, 'S', ARGV[2] + 0
   if not pool.record then pool.last, pool.keep = now, now_us + R_US end
 end
 settle(pool)

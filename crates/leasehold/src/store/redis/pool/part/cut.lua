@@ -1,6 +1,7 @@
 -- cut: takes the stored texts apart.
 if record then
-  pool.begins, pool.limit = sub(record, POOL.version.to.limit), sub(record, POOL.limit) + 0
+  pool.begins, pool.kind = sub(record, POOL.version.to.limit), sub(record, POOL.kind)
+  pool.limit = sub(record, POOL.limit) + 0
   pool.units, pool.grants = sub(record, POOL.units) + 0, sub(record, POOL.grants) + 0
   pool.last, pool.soonest, pool.newest = sub(record, POOL.last), sub(record, POOL.soonest), sub(record, POOL.newest)
   pool.keep, pool.released = sub(record, POOL.keep) + 0, sub(record, POOL.released)

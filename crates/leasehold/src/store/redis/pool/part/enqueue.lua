@@ -3,6 +3,7 @@
 -- Updates the waiter that sends its request again. Comes before `settle`: the re-check shows that this waiter lives, so an
 -- older silence must not drop it.
 local function note_seen(pool, who, limit, ticket)
+  keep_for_standing_waiter(pool)
   if pool.upgrade and sub(pool.upgrade, UPGRADE.id) == who then
     pool.upgrade = who .. limit .. now .. sub(pool.upgrade, UPGRADE.ticket.from)
   end
@@ -24,12 +25,14 @@ end
 
 -- Whether a waiter comes back to the head of the queue, before one that does not fit (P33).
 local function is_before_head(pool, ticket)
-  return ticket and sub(read_two(pool, pool.head), WAITER.ticket) > ticket
+  return ticket and pool.kind ~= 'V' and sub(read_two(pool, pool.head), WAITER.ticket) > ticket
 end
 
--- Puts a new waiter into the queue, and returns its ticket. A ticket brings it back to its place.
+-- Puts a new waiter into the queue, and returns its ticket. A ticket brings it back to its place. A waiter of a condition
+-- variable does not come back: its new ticket is how it learns that it was dropped (P43).
 local function enqueue(pool, who, ticket, seen, place, share)
-  local after
+  local after, known
+  if pool.kind == 'V' then known, ticket = ticket, nil end
   if ticket and pool.counts > 0 and ticket <= pool.tail_ticket then
     after = later_than(pool, ticket)
     if not after then ticket = nil end
@@ -37,17 +40,8 @@ local function enqueue(pool, who, ticket, seen, place, share)
   -- Too far from the head: it gets a place at the tail and a new ticket, like a new waiter.
   if not ticket then
     ticket = pool.counts > 0 and pool.tail_ticket >= now and format('%016.0f', pool.tail_ticket + 1) or now
+    if known and known >= ticket then ticket = format('%016.0f', known + 1) end
   end
   insert(pool, who, after, ticket, seen, place, share)
   return ticket
-end
-
--- Returns why a request is refused: it contradicts the record (P31), or can never fit (P40).
-local function refusal(pool, begins, share)
-  pool.begins = pool.begins or begins
-  local function says(word, of) return word .. sub(of, POOL.kind) .. ' ' .. sub(of, POOL.limit) end
-  if pool.begins ~= begins then return says(' other ', pool.begins) end
-  pool.limit = sub(begins, POOL.limit) + 0
-  local units = sub(share, SHARE.units) + 0
-  if units < 1 or units > pool.limit then return says(' many ', begins) end
 end

@@ -1,9 +1,10 @@
 -- free: the short path of a release when nobody waits. It needs no clock. Returns the reply, or sets `got`, which the long
--- path takes apart. That would do and return the same.
+-- path takes apart. That would do and return the same. Not for condition variables: see `note_idle`.
 local sub, field = string.sub, 'g' .. string.sub(ARGV[1], ID.public)
 local got = redis.pcall('HMGET', KEYS[1], 'r', 'q', 'u', field)
 local record, grant = got[1], got[4]
-if record and grant and not got[2] and #record == POOL.size and sub(grant, GRANT.nonce) == sub(ARGV[1], ID.nonce)
+if record and grant and not got[2] and #record == POOL.size and sub(record, POOL.kind) ~= 'V'
+  and sub(grant, GRANT.nonce) == sub(ARGV[1], ID.nonce)
   and sub(grant, GRANT.token) == ARGV[2] and sub(grant, GRANT.state) ~= 'C' then
   local taken = string.format('%012.0f', sub(record, POOL.taken) - sub(grant, GRANT.units) * 1000000 - 1)
   local flags = sub(record, POOL.flags)

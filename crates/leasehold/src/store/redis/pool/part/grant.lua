@@ -18,7 +18,7 @@ end
 -- Keeps the record for long enough for a lease (P3). If it has to be kept for longer, it is kept for `more_ms` beyond that,
 -- so that most grants write no new time to live.
 local function keep_for(pool, end_us, token, more_ms)
-  local needed_us = math.max(end_us, token + 0) + R_US
+  local needed_us = math.max(end_us, now_us, token + 0) + R_US
   if needed_us > pool.keep then pool.keep = needed_us + more_ms * 1000 end
 end
 

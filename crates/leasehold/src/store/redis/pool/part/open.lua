@@ -7,7 +7,7 @@ local function open(name, id, got)
   if got.err then return sub(got.err, 1, 9) == 'WRONGTYPE' and 'OTHER' or got end
   local record, queue = got[1], got[2]
   if not record and redis.call('EXISTS', name) == 1 then return 'FOREIGN hash' end
-  if record and (not string.find(record, '^lh1[WS]') or #record < POOL.size or queue and #queue < WAITERS.size) then
+  if record and (not string.find(record, '^lh1[WSVL]') or #record < POOL.size or queue and #queue < WAITERS.size) then
     if string.find(record, '^lh1[HPRCF]') then return 'OTHER' end
     local version = string.match(record, '^lh(%d+)')
     return version and version ~= '1' and 'NEWER ' .. version or 'FOREIGN hash'
@@ -19,7 +19,8 @@ local function open(name, id, got)
     inboxes = string.match(name, '^[^{]*') .. 'inbox:',
     -- Fields to write; false removes a field. Messages to publish: channel, text, channel, text.
     puts = {}, told = {}, attached = {}, rest = 'D', handed = '-',
-    begins = false, limit = 0, units = 0, grants = 0, last = ZEROS, soonest = NEVER, newest = ZEROS, keep = 0,
+    begins = false, kind = '', limit = 0,
+    units = 0, grants = 0, last = ZEROS, soonest = NEVER, newest = ZEROS, keep = 0,
     upgradeable = '-', marked = '-', released = NOBODY, least = NEVER, cursor = '',
     -- Entries * 100000 + strict entries.
     counts = 0, head = NOBODY, tail = NOBODY, tail_ticket = ZEROS, lapses = '',

@@ -11,6 +11,8 @@
 --     g<public>   GRANT: a grant, by the public part of its ID
 --     e<id>       WAITER: an entry of the queue
 --     n<id>       the grant ID of the entry after
+--     l           LATCH: which latch it is, and how many count-downs it has counted
+--     c<id>       a count-down that the latch has counted
 --
 -- BOUNDS. No lease ends before `soonest`, and none begins after `newest` (P35). So the usual step reads one grant, and not
 -- thousands. A step that finds `soonest` in the past scans the grants, SCANNED at a time: see `sweep`. While the scan
@@ -23,6 +25,8 @@ local sub, format, now_us = string.sub, string.format, tonumber(now)
 
 --@open
 --@grant
+--@latch
+--@policy
 --@queue
 --@expire
 --@sweep

@@ -1,12 +1,6 @@
 -- serve: defines `settle` (P1), the step within every step: ends leases whose time is over, and grants to the waiters that
 -- fit, in their order (P33), an upgrade first (P37).
 
--- Whether units of a share are free. Nobody is admitted while an upgrade waits.
-local function fits(pool, share)
-  local is_alone = sub(share, SHARE.mode) ~= 'U' or pool.upgradeable ~= 'U'
-  return is_alone and not pool.upgrade and pool.units + sub(share, SHARE.units) <= pool.limit
-end
-
 local function level(pool)
   return pool.counts % 100000 > 0 and 'S' or (pool.counts > 0 or pool.upgrade) and 'O' or 'N'
 end

@@ -11,7 +11,7 @@ local function hand_over(pool)
     local waiter, after = read_two(pool, who)
     local share = sub(waiter, WAITER.share)
     -- First whether it is alive: a dead waiter that does not fit would stop those behind it (P33).
-    local may_be = is_alive(pool, who, waiter) and sub(share, SHARE.units) + 0 <= pool.limit
+    local may_be = is_alive(pool, who, waiter) and fits_at_all(pool, share)
     if may_be and not fits(pool, share) then return end
     if who == pool.asked then pool.entry = nil end
     pool.head = after or NOBODY
@@ -25,11 +25,11 @@ local function hand_over(pool)
   end
 end
 
--- A brief step changes nothing if no lease has ended.
+-- A brief step changes nothing if leases are held and none has ended.
 local function settle(pool, is_brief)
   local before = #pool.told
   pool.rest = 'D'
-  if not sweep(pool, is_brief) and is_brief then return end
+  if not sweep(pool, is_brief) and is_brief and pool.grants > 0 then return end
   local lapses = pool.lapses
   for at = LAPSE.time.from, #lapses, LAPSE.size do
     if sub(lapses, LAPSE.time(at)) > now then
@@ -39,8 +39,16 @@ local function settle(pool, is_brief)
   pool.lapses = lapses
   hand_to_upgrade(pool)
   hand_over(pool)
-  if pool.counts == 0 and not pool.upgrade then pool.lapses = '' end
+  if pool.counts == 0 and not pool.upgrade then
+    pool.lapses = ''
+    note_idle(pool)
+  end
   -- The reply can be lost with its client. The last of those that were granted goes on (P34).
   local at = #pool.told
   if pool.rest == 'M' and at > before then pool.told[at] = string.gsub(pool.told[at], ' D ', ' M ', 1) end
+end
+
+-- Settles if somebody waits. Leases that have ended keep nobody out until somebody asks.
+local function settle_for_waiters(pool)
+  if pool.counts > 0 or pool.upgrade then settle(pool) else note_idle(pool) end
 end

@@ -40,13 +40,11 @@ local function sweep(pool, is_brief)
   -- begins soon (P35).
   if cursor == '0' and not is_one_step then least_us = math.min(least_us, now_us + AGAIN_US) end
   pool.least = format('%016.0f', least_us)
-  if cursor == '0' then
-    pool.soonest, pool.cursor = pool.least, ''
-  else
-    pool.cursor, pool.rest = cursor, 'M'
-  end
+  if cursor == '0' then pool.soonest, pool.cursor = pool.least, '' else pool.cursor, pool.rest = cursor, 'M' end
   if is_brief and #ended == 0 then return false end
   if is_back then pool.newest = now end
+  -- The time until which the record is kept depends on the order.
+  table.sort(ahead)
   for _, field in ipairs(ahead) do
     local grant = grants[field]
     change(pool, field, sub(grant, GRANT.nonce.to.token) .. now .. sub(grant, GRANT.length.from))

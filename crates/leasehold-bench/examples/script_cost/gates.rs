@@ -1,0 +1,93 @@
+//! The cost of condition variables and latches.
+
+use std::collections::VecDeque;
+
+use leasehold_spec::limits::COUNTS_MAX;
+use leasehold_spec::{Contention, GrantId, Op, Take, Token};
+use leasehold_testkit::Value;
+
+use super::{Bench, FAR_US, TURNS, exchange, id, queues};
+
+/// The number of waiters of the condition variable.
+const STANDING: u64 = 100;
+
+/// What is measured, in the order in which it is printed.
+pub(super) const GATES: [&str; 6] = [
+    "queue at a condition, beside 100",
+    "notify one of 100 waiters",
+    "spend",
+    "count down a new latch",
+    "count down after 99,000 others",
+    "delete a latch with 100,000 counts",
+];
+
+impl Bench<'_> {
+    pub(super) fn gates(&mut self) -> [f64; GATES.len()] {
+        self.command(&["FLUSHALL"]);
+        let [queue, notify, spend] = self.condition();
+        self.command(&["FLUSHALL"]);
+        let [first, last, delete] = self.latch();
+        [queue, notify, spend, first, last, delete]
+    }
+
+    /// In each turn the first waiter is notified, spends the notification, and another one comes.
+    fn condition(&mut self) -> [f64; 3] {
+        let _subscriber = self.subscriber();
+        self.take = Take::NOTIFICATION;
+        let name = self.names[0].clone();
+        let mut order: VecDeque<GrantId> = (0..STANDING).map(|at| id(at, 1)).collect();
+        let queue = |bench: &Self, id| bench.acquire(&name, id, &queues(), Contention::Others);
+        let requests: Vec<_> = order.iter().map(|&id| queue(self, id)).collect();
+        exchange(&mut self.stream, &requests);
+        let mut spent = [0.0; 3];
+        for at in 0..TURNS as u64 {
+            let notify = self.ask(&Op::Notify { count: 1 });
+            let token = Token::new(number(&notify.0, 2)).expect("a token");
+            assert_eq!(number(&notify.0, 6), 1, "a waiter is notified");
+            let notified = order.pop_front().expect("somebody waits");
+            let spend = self.ask(&Op::Spend { id: notified, token });
+            assert!(spend.0.starts_with("SPENT"), "{}", spend.0);
+            order.push_back(id(STANDING + at, 1));
+            let request = queue(self, id(STANDING + at, 1));
+            let (answers, us) = self.timed(&[request]);
+            assert!(answers[0].text().is_some_and(|text| text.starts_with("QUEUED")), "a waiter");
+            for (sum, us) in spent.iter_mut().zip([us, notify.1, spend.1]) {
+                *sum += us;
+            }
+        }
+        self.take = Take::MUTEX;
+        spent.map(|us| us / TURNS as f64)
+    }
+
+    fn latch(&mut self) -> [f64; 3] {
+        let (limit, turns) = (COUNTS_MAX, TURNS as u64);
+        let create = self.ask(&Op::CreateLatch { limit, keep_ms: 3_600_000, not_after_us: FAR_US }).0;
+        let born = Token::new(number(&create, 7)).expect("a token");
+        let name = self.names[0].clone();
+        let counts = |bench: &Self, from: u64, to: u64| -> Vec<_> {
+            let ops = (from..to).map(|at| Op::CountDown { id: id(at, 1), born });
+            let request = |op| bench.store.request(&name, &op, bench.guess(Contention::None)).expect("a good request");
+            ops.map(request).collect()
+        };
+        let requests = counts(self, 0, turns);
+        let first = self.timed(&requests).1;
+        let requests = counts(self, turns, u64::from(limit) - turns);
+        exchange(&mut self.stream, &requests);
+        let requests = counts(self, u64::from(limit) - turns, u64::from(limit));
+        let (answers, last) = self.timed(&requests);
+        assert_eq!(answers.last().and_then(Value::text).map(|text| number(text, 6)), Some(0), "it is open");
+        let delete = self.ask(&Op::DeleteLatch { born }).1;
+        [first, last, delete]
+    }
+
+    /// Returns the answer to one request for the first name, and its time.
+    fn ask(&mut self, op: &Op) -> (String, f64) {
+        let request = self.store.request(&self.names[0], op, self.guess(Contention::None)).expect("a good request");
+        let (answers, us) = self.timed(&[request]);
+        (answers[0].text().expect("words").to_owned(), us)
+    }
+}
+
+fn number(answer: &str, at: usize) -> u64 {
+    answer.split(' ').nth(at).and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("a number in {answer:?}"))
+}
