@@ -65,7 +65,7 @@ pub(crate) fn charts(scenario: Scenario, rows: &[Row]) -> Vec<Chart> {
     }
     let (figures, is_by_system): (&[(&str, Figure)], bool) = match scenario {
         Scenario::Uncontended | Scenario::HotLocal => (&[("", SPEED)], true),
-        Scenario::Hot => (&[("", SPEED), ("-wait", SLOWEST)], true),
+        Scenario::Hot | Scenario::Rwlock | Scenario::Semaphore => (&[("", SPEED), ("-wait", SLOWEST)], true),
         Scenario::Quorum => (&[("", TAKEN)], true),
         Scenario::QuorumHot => (&[("", SPEED), ("-wait", SLOW)], true),
         Scenario::ServerCost => (&[("", SERVER)], true),
@@ -110,6 +110,8 @@ fn slug(case: &Case) -> String {
             format!("{name}-{}x{}{pause}", case.processes, case.tasks)
         }
         Scenario::Hot => format!("{name}-{}x{}", case.processes, case.tasks),
+        Scenario::Rwlock => format!("{name}-{}", case.writes_percent.unwrap_or(0)),
+        Scenario::Semaphore => format!("{name}-{}", case.permits.unwrap_or(1)),
         Scenario::Quorum => format!("{name}-{}us", case.delay_us.unwrap_or(0)),
         Scenario::HotLocal => format!("{name}-{}-{}us", case.tasks, case.busy_us.unwrap_or(0)),
         Scenario::ServerCost => format!("{name}-{}", case.names.name()),

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::error::{Context, Result};
 use crate::record::{About, Missing};
+use crate::scenario::Primitive;
 use crate::system::System;
 
 /// The limit of a build from nothing, on a busy machine.
@@ -80,6 +81,9 @@ pub(crate) struct Peer {
     /// Whether it can lock on several independent servers.
     #[serde(default)]
     pub(crate) quorum: bool,
+    /// What it is. A library with several primitives is several systems.
+    #[serde(default)]
+    pub(crate) primitive: Primitive,
 }
 
 /// All peers.
@@ -116,6 +120,11 @@ impl Peers {
     /// Whether this one can lock on several servers.
     pub(crate) fn has_quorum(&self, name: &str) -> bool {
         self.list.iter().any(|peer| peer.system == name && peer.quorum)
+    }
+
+    /// Returns what this one is.
+    pub(crate) fn primitive(&self, name: &str) -> Option<Primitive> {
+        self.list.iter().find(|peer| peer.system == name).map(|peer| peer.primitive)
     }
 
     pub(crate) fn knows(&self, name: &str) -> bool {

@@ -1,10 +1,14 @@
 //! The work with a lock. A scenario knows how many clients use which names, and not how a system answers.
 
+mod extent;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::extent::Extent;
+use self::extent::warm_up_ms;
 use crate::system::{LEASE_MS, Own, System};
-use crate::worker::{Duty, Names, Span, Spec};
+use crate::worker::{Duty, Names, Spec};
 
 /// A question about cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -29,6 +33,20 @@ pub(crate) enum Scenario {
     Quorum,
     /// The cost of a lock of five servers under contention: as `hot`, but the counter is on a sixth server.
     QuorumHot,
+    /// The cost of a read-write lock under contention, with few or many writers.
+    Rwlock,
+    /// The cost of a semaphore under contention: there are fewer permits than tasks.
+    Semaphore,
+}
+
+/// What is acquired and released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Primitive {
+    #[default]
+    Mutex,
+    Rwlock,
+    Semaphore,
 }
 
 /// The names that the tasks lock.
@@ -53,16 +71,6 @@ pub(crate) enum Ending {
     Killed,
     /// It releases.
     Released,
-}
-
-/// The length of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Extent {
-    /// Everything that is done within this time.
-    WindowMs(u64),
-    /// This many pairs, however long they take.
-    Pairs(u64),
 }
 
 /// A scenario at one size. Figures of different systems are only compared within a case.
@@ -90,11 +98,17 @@ pub(crate) struct Case {
     /// The average time between two pairs of a process (quorum-hot).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pause_us: Option<u64>,
+    /// How many of a hundred pairs write (rwlock).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) writes_percent: Option<u32>,
+    /// The permits of the semaphore (semaphore).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) permits: Option<u32>,
     pub(crate) extent: Extent,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Uncontended,
         Self::Hot,
         Self::HotLocal,
@@ -104,6 +118,8 @@ impl Scenario {
         Self::Takeover,
         Self::Quorum,
         Self::QuorumHot,
+        Self::Rwlock,
+        Self::Semaphore,
     ];
 
     /// Returns its name in figures and arguments.
@@ -118,6 +134,8 @@ impl Scenario {
             Self::Takeover => "takeover",
             Self::Quorum => "quorum",
             Self::QuorumHot => "quorum-hot",
+            Self::Rwlock => "rwlock",
+            Self::Semaphore => "semaphore",
         }
     }
 
@@ -133,6 +151,8 @@ impl Scenario {
             Self::Takeover => "How long the next one waits when a holder is killed, or gives back",
             Self::Quorum => "One task locks and unlocks its own name on a quorum of five servers",
             Self::QuorumHot => "All processes want one name on a quorum of five servers",
+            Self::Rwlock => "All tasks of all processes read and write one record",
+            Self::Semaphore => "All tasks of all processes want a permit of one semaphore",
         }
     }
 
@@ -143,7 +163,7 @@ impl Scenario {
             Self::Hot => &[Own::Floor, Own::Leasehold, Own::LeaseholdFair],
             Self::HotLocal => &[Own::TokioMutex, Own::Leasehold],
             Self::Queue => &[Own::LeaseholdFair],
-            Self::Leases | Self::Takeover => &[Own::Leasehold],
+            Self::Leases | Self::Takeover | Self::Rwlock | Self::Semaphore => &[Own::Leasehold],
             Self::Quorum => &[Own::Fan, Own::Leasehold],
             Self::QuorumHot => &[Own::Leasehold, Own::LeaseholdRemote],
         }
@@ -151,7 +171,26 @@ impl Scenario {
 
     /// Whether other libraries can run it too: all of them have lock and unlock.
     pub(crate) fn is_for_peers(self) -> bool {
-        matches!(self, Self::Uncontended | Self::Hot | Self::ServerCost) || self.is_of_quorum()
+        matches!(self, Self::Uncontended | Self::Hot | Self::ServerCost) || self.is_of_quorum() || self.is_shared()
+    }
+
+    /// Returns what a system must have to take part.
+    pub(crate) fn primitive(self) -> Primitive {
+        match self {
+            Self::Rwlock => Primitive::Rwlock,
+            Self::Semaphore => Primitive::Semaphore,
+            _ => Primitive::Mutex,
+        }
+    }
+
+    /// Whether several may be inside at once.
+    pub(crate) fn is_shared(self) -> bool {
+        self.primitive() != Primitive::Mutex
+    }
+
+    /// Whether there is a counter inside, which shows whether the lock excludes.
+    fn counts(self) -> bool {
+        matches!(self, Self::Hot | Self::QuorumHot) || self.is_shared()
     }
 
     /// Whether the lock is on several servers.
@@ -164,15 +203,16 @@ impl Scenario {
         match own {
             Own::TokioMutex => self == Self::HotLocal,
             Own::Fan => self == Self::Quorum,
-            Own::S5 | Own::Floor => !self.is_of_quorum(),
-            Own::Leasehold | Own::LeaseholdFair | Own::LeaseholdRemote | Own::None => true,
+            Own::S5 | Own::Floor => !self.is_of_quorum() && !self.is_shared(),
+            Own::LeaseholdFair | Own::LeaseholdRemote => !self.is_shared(),
+            Own::Leasehold | Own::None => true,
         }
     }
 
     /// Returns the default number of processes that share the lock.
     pub(crate) fn processes(self) -> &'static [u32] {
         match self {
-            Self::Hot => &[2],
+            Self::Hot | Self::Rwlock | Self::Semaphore => &[2],
             Self::QuorumHot => &[2, 8, 32],
             _ => &[1],
         }
@@ -187,7 +227,7 @@ impl Scenario {
     pub(crate) fn tasks(self) -> &'static [u32] {
         match self {
             Self::Uncontended => &[1, 16, 64, 1000],
-            Self::Hot => &[8],
+            Self::Hot | Self::Rwlock | Self::Semaphore => &[8],
             Self::HotLocal => &[1000],
             Self::Queue => &[10, 100, 500, 10_000],
             Self::Leases => &[1_000, 10_000, 100_000],
@@ -220,6 +260,7 @@ impl Scenario {
         match self {
             Self::Uncontended | Self::Leases | Self::Quorum => &[NameUse::Own],
             Self::Hot | Self::HotLocal | Self::Queue | Self::Takeover | Self::QuorumHot => &[NameUse::Shared],
+            Self::Rwlock | Self::Semaphore => &[NameUse::Shared],
             Self::ServerCost => &[NameUse::New, NameUse::Used],
         }
     }
@@ -233,26 +274,6 @@ impl NameUse {
             Self::New => "new",
             Self::Used => "used",
         }
-    }
-}
-
-impl Extent {
-    /// Returns when a run of `tasks` tasks ends.
-    fn span(self, tasks: u32, warm_up: impl FnOnce(u64) -> u64) -> Span {
-        match self {
-            Self::WindowMs(window_ms) => Span::Window { warm_up_ms: warm_up(window_ms), window_ms },
-            Self::Pairs(pairs) => Span::Pairs { each: pairs.div_ceil(u64::from(tasks)) },
-        }
-    }
-}
-
-/// Returns the part of a run before its window, which is not counted: connections, buffers and the allocator reach their
-/// sizes in it. It is longer for a peer, which may be compiled while it runs (one that needs more time takes it before it
-/// is ready).
-fn warm_up_ms(system: &System, window_ms: u64) -> u64 {
-    match system {
-        System::Own(_) => (window_ms / 4).min(1_000),
-        System::Peer(_) => window_ms.min(1_000),
     }
 }
 
@@ -272,6 +293,8 @@ impl Case {
             Scenario::Queue => Duty::Queue,
             Scenario::Leases => Duty::Leases { lease_ms: self.lease_ms() },
             Scenario::Takeover => Duty::Wait { lease_ms: self.lease_ms() },
+            Scenario::Rwlock => Duty::ReadWrite { writes_percent: self.writes_percent.unwrap_or(0) },
+            Scenario::Semaphore => Duty::Permits { permits: self.permits.unwrap_or(1) },
             _ => Duty::Pairs,
         };
         Spec {
@@ -282,7 +305,7 @@ impl Case {
             tasks: self.tasks,
             names,
             pause_us: self.pause_us,
-            counter: matches!(self.scenario, Scenario::Hot | Scenario::QuorumHot).then(|| counter_key(about)),
+            counter: self.scenario.counts().then(|| counter_key(about)),
             span: self.extent.span(self.tasks, |window_ms| warm_up_ms(system, window_ms)),
             duty,
         }
@@ -321,6 +344,14 @@ impl Case {
                 Some(Ending::Killed) => format!("the holder of a lease of {} ms is killed", self.lease_ms()),
                 Some(Ending::Released) | None => format!("the holder of a lease of {} ms gives back", self.lease_ms()),
             },
+            Scenario::Rwlock => {
+                let (processes, writes) = (count(*processes, "process"), self.writes_percent.unwrap_or(0));
+                format!("{processes} × {many_tasks}, {writes} % writes")
+            }
+            Scenario::Semaphore => {
+                let (processes, permits) = (count(*processes, "process"), self.permits.unwrap_or(1));
+                format!("{processes} × {many_tasks}, {}", count(permits, "permit"))
+            }
             Scenario::Quorum => match self.delay_us {
                 Some(us) => format!("{many_tasks}, servers {} ms off", us as f64 / 1e3),
                 None => format!("{many_tasks}, servers at hand"),

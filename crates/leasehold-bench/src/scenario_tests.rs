@@ -1,4 +1,5 @@
 use super::*;
+use crate::worker::Span;
 
 pub(crate) fn case(scenario: Scenario) -> Case {
     Case {
@@ -12,6 +13,8 @@ pub(crate) fn case(scenario: Scenario) -> Case {
         ending: None,
         delay_us: None,
         pause_us: None,
+        writes_percent: None,
+        permits: None,
         extent: if scenario == Scenario::ServerCost { Extent::Pairs(100) } else { Extent::WindowMs(3_000) },
     }
 }
@@ -22,8 +25,9 @@ fn only_a_lock_that_is_shared_through_the_store_has_a_counter_in_it() {
     assert_eq!(shared.counter.as_deref(), Some("bench:x:counter"));
     assert_eq!(shared.span, Span::Window { warm_up_ms: 750, window_ms: 3_000 });
     let (hot, quorum_hot) = (Scenario::Hot, Scenario::QuorumHot);
+    let counts = [hot, quorum_hot, Scenario::Rwlock, Scenario::Semaphore];
     assert_eq!(case(quorum_hot).spec(&Own::Leasehold.into(), "u", vec![], "x").counter, shared.counter);
-    for scenario in Scenario::ALL.into_iter().filter(|scenario| ![hot, quorum_hot].contains(scenario)) {
+    for scenario in Scenario::ALL.into_iter().filter(|scenario| !counts.contains(scenario)) {
         assert_eq!(case(scenario).spec(&Own::S5.into(), "u", vec![], "x").counter, None, "{scenario:?}");
     }
 }
@@ -32,7 +36,7 @@ fn only_a_lock_that_is_shared_through_the_store_has_a_counter_in_it() {
 fn a_peer_gets_the_usual_task_and_a_longer_warm_up() {
     let peer = case(Scenario::Hot).spec(&System::named("redisson"), "u", vec![], "x");
     assert_eq!(peer.span, Span::Window { warm_up_ms: 1_000, window_ms: 3_000 });
-    for scenario in Scenario::ALL.into_iter().filter(|scenario| scenario.is_for_peers()) {
+    for scenario in Scenario::ALL.into_iter().filter(|scenario| scenario.is_for_peers() && !scenario.is_shared()) {
         assert_eq!(case(scenario).spec(&System::named("redisson"), "u", vec![], "x").duty, Duty::Pairs, "{scenario:?}");
     }
 }

@@ -49,7 +49,9 @@ const TAKEOVER: [Column; 2] = [
 pub(crate) fn columns(scenario: Scenario) -> Vec<Column> {
     let columns: &[&[Column]] = match scenario {
         Scenario::Uncontended => &[&[SPEED], &WAITS, &[SERVER], &CPU],
-        Scenario::Hot => &[&[SPEED], &WAITS, &[FAIRNESS, SERVER, SCRIPTS, MESSAGES], &CPU, &[LOST]],
+        Scenario::Hot | Scenario::Rwlock | Scenario::Semaphore => {
+            &[&[SPEED], &WAITS, &[FAIRNESS, SERVER, SCRIPTS, MESSAGES], &CPU, &[LOST]]
+        }
         Scenario::HotLocal => &[&[SPEED], &WAITS, &[FAIRNESS, SCRIPTS], &CPU, &[LOST]],
         Scenario::Queue => &[&[SERVER, SPEED, SCRIPTS, MESSAGES], &CPU],
         Scenario::Leases => &[&[("lost leases", |rows| total(rows, |row| row.lost_leases))], &SHARES],

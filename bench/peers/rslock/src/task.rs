@@ -1,4 +1,4 @@
-//! The task and the report of a worker, in the protocol of `leasehold-bench`.
+//! The task and the report of a worker, in the protocol of `leasehold-bench`. The worker of distkit uses this file, too.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,6 +19,19 @@ pub(crate) struct Spec {
     pub(crate) span: Span,
     /// The average length of a random pause between two pairs.
     pub(crate) pause_us: Option<u64>,
+    #[serde(default)]
+    pub(crate) duty: Duty,
+}
+
+/// The work of a worker.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Duty {
+    #[default]
+    Pairs,
+    ReadWrite {
+        writes_percent: u32,
+    },
 }
 
 /// Random pauses: xorshift, which is good enough for this.
@@ -31,6 +44,11 @@ impl Pauses {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         Duration::from_micros(self.0 % (2 * mean_us).max(1))
+    }
+
+    /// Returns a number below 100.
+    pub(crate) fn percent(&mut self) -> u32 {
+        (self.next(500_000).as_micros() % 100) as u32
     }
 }
 
@@ -108,6 +126,11 @@ pub(crate) struct Report {
     pub(crate) counted_us: u64,
     pub(crate) cpu_us: u64,
     pub(crate) waits: Vec<(u64, u64)>,
+    /// For a lock that is shared: the pairs that incremented the counter, and the overlaps that it has shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) writes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) overlaps: Option<u64>,
 }
 
 /// The figures of one task.
@@ -116,6 +139,8 @@ pub(crate) struct Tally {
     pub(crate) served: u64,
     pub(crate) pairs: u64,
     pub(crate) waits: BTreeMap<u64, u64>,
+    pub(crate) writes: u64,
+    pub(crate) overlaps: u64,
 }
 
 impl Tally {

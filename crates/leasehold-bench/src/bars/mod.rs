@@ -334,6 +334,30 @@ mod tests {
     }
 
     #[test]
+    fn a_shared_lock_is_twice_as_fast_as_equals_and_slower_than_nobody() {
+        for scenario in [Scenario::Rwlock, Scenario::Semaphore] {
+            let of = |system: &str, ops_per_s, p999_us| Row {
+                ops_per_s,
+                p999_us: Some(p999_us),
+                ..row(scenario, system, 1)
+            };
+            let rows = [of("leasehold", 90.0, 10), of("pushy", 50.0, 20), of("plain", 100.0, 5)];
+            let verdicts = judge(&rows, &[peer("pushy", &[Has::Push]), peer("plain", &[])]);
+            let found: Vec<_> =
+                verdicts.iter().map(|v| (v.against.as_deref().unwrap_or("-"), v.limit, v.is_met)).collect();
+            let wanted = [
+                ("pushy", Limit::AtLeast(2.0), false),
+                ("pushy", Limit::AtLeast(1.0), true),
+                ("plain", Limit::AtLeast(1.0), false),
+                ("pushy", Limit::AtMost(1.0), true),
+                ("plain", Limit::AtMost(1.0), false),
+                ("-", Limit::AtMost(0.0), true),
+            ];
+            assert_eq!(found, wanted, "{scenario:?}");
+        }
+    }
+
+    #[test]
     fn systems_that_did_not_run_are_not_judged() {
         assert_eq!(judge(&[hot("floor", 1, 1.0)], &[peer("a", &[])]), vec![]);
     }

@@ -52,6 +52,8 @@ const LEASES: (Scenario, Own) = (Scenario::Leases, Own::Leasehold);
 
 const QUORUM: (Scenario, Own) = (Scenario::Quorum, Own::Leasehold);
 const QUORUM_HOT: (Scenario, Own) = (Scenario::QuorumHot, Own::Leasehold);
+const RWLOCK: (Scenario, Own) = (Scenario::Rwlock, Own::Leasehold);
+const SEMAPHORE: (Scenario, Own) = (Scenario::Semaphore, Own::Leasehold);
 const EACH: Against = Against::Each(Kind::Any);
 /// With 32 processes there are more than most machines have processors: those cases are only shown.
 const FEW: fn(&Case) -> bool = |case| case.processes <= 8;
@@ -59,7 +61,7 @@ const FEW: fn(&Case) -> bool = |case| case.processes <= 8;
 /// The usual name of Redisson's lock, which is also its name in `systems.json`.
 const REDISSON: Against = Against::Peer("redisson");
 
-pub(super) const BARS: [Bar; 30] = [
+pub(super) const BARS: [Bar; 38] = [
     bar(UNCONTENDED, |case| case.tasks == 64, ("pairs a second", OPS), Against::Own(Own::S5), at_least(0.9)),
     bar(UNCONTENDED, |case| case.tasks != 64, ("pairs a second", OPS), Against::Own(Own::S5), at_least(0.8)),
     bar(UNCONTENDED, |case| case.tasks == 64, ("pairs a second", OPS), REDISSON, at_least(1.5)),
@@ -109,4 +111,12 @@ pub(super) const BARS: [Bar; 30] = [
     bar(QUORUM_HOT, FEW, ("p99 wait", P99), EACH, at_most(1.0)),
     bar(QUORUM_HOT, FEW, ("p99 of attempts", ATTEMPTS_P99), Against::Nothing, at_most(4.0)),
     bar(QUORUM_HOT, ALWAYS, ("lost updates", LOST), Against::Nothing, at_most(0.0)),
+    bar(RWLOCK, ALWAYS, ("pairs a second", OPS), Against::Best(Kind::Equal), at_least(2.0)),
+    bar(RWLOCK, ALWAYS, ("pairs a second", OPS), EACH, at_least(1.0)),
+    bar(RWLOCK, ALWAYS, ("p99.9 wait", P999_MS), EACH, at_most(1.0)),
+    bar(RWLOCK, ALWAYS, ("lost updates", LOST), Against::Nothing, at_most(0.0)),
+    bar(SEMAPHORE, ALWAYS, ("pairs a second", OPS), Against::Best(Kind::Equal), at_least(2.0)),
+    bar(SEMAPHORE, ALWAYS, ("pairs a second", OPS), EACH, at_least(1.0)),
+    bar(SEMAPHORE, ALWAYS, ("p99.9 wait", P999_MS), EACH, at_most(1.0)),
+    bar(SEMAPHORE, ALWAYS, ("lost updates", LOST), Against::Nothing, at_most(0.0)),
 ];

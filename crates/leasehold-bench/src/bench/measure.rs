@@ -41,7 +41,11 @@ pub(super) async fn measure(
     row.attempts = attempts(entrant, &reports, &cost);
     let local_count: Option<u64> = reports.iter().map(|report| report.local_count).sum();
     row.lost_updates = match spec.counter {
-        Some(_) => Some(pairs.abs_diff(place.store.take_counter(&counter_key(&about)).await?)),
+        Some(_) => {
+            let writes: u64 = reports.iter().map(|report| report.writes.unwrap_or(report.pairs)).sum();
+            let overlaps: u64 = reports.iter().filter_map(|report| report.overlaps).sum();
+            Some(writes.abs_diff(place.store.take_counter(&counter_key(&about)).await?) + overlaps)
+        }
         None => local_count.map(|count| pairs.abs_diff(count)),
     };
     Ok(row)

@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use super::{Options, Wanted};
 use crate::bench::{Entrant, Group, Plan};
 use crate::peers::Peers;
-use crate::scenario::{Case, Ending, Extent, NameUse, Scenario};
+use crate::scenario::{Case, Ending, Extent, NameUse, Primitive, Scenario};
 use crate::system::{Own, System};
 
 /// Releases are quick and vary; a death takes as long as its lease.
@@ -13,6 +13,10 @@ const RELEASES: u64 = 10;
 
 /// The default of --pairs.
 const PAIRS: u64 = 60_000;
+/// Readers only, some writers, and as many writers as readers.
+const WRITES_PERCENT: [u32; 3] = [0, 10, 50];
+/// A quarter of the tasks can hold a permit.
+const PERMITS: u32 = 4;
 const BUSY_US: [u64; 3] = [0, 1, 10];
 /// The pause of a process between two pairs, for each process that wants the name: so the name is free most of the time.
 const PAUSE_US: u64 = 5_000;
@@ -50,10 +54,18 @@ pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
     {
         return Err(format!("{} is a lock of one server: it cannot take part in {}", one.name(), scenario.name()));
     }
+    if let Wanted::One(scenario) = wanted
+        && options.peers[..] != ["all"]
+        && let Some(one) = named.iter().chain(&peers).find(|one| !can_share(one, scenario, &known))
+    {
+        return Err(format!("{} has no {}: it cannot take part", one.name(), noun(scenario.primitive())));
+    }
     let scenarios = wanted.scenarios();
     let is_all = options.peers[..] == ["all"];
     let takes_part = |scenario: Scenario| -> Vec<System> {
-        let can = |peer: &&System| !is_all || !scenario.is_of_quorum() || known.has_quorum(peer.name());
+        let can = |peer: &&System| {
+            !is_all || can_share(peer, scenario, &known) && (!scenario.is_of_quorum() || known.has_quorum(peer.name()))
+        };
         peers.iter().filter(can).cloned().collect()
     };
     let of = |scenario| groups(scenario, options, &named, &takes_part(scenario));
@@ -66,6 +78,19 @@ pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
     Ok(plan)
 }
 
+/// Whether a peer has what the scenario measures. Our own systems are judged elsewhere.
+fn can_share(system: &System, scenario: Scenario, known: &Peers) -> bool {
+    system.own().is_some() || known.primitive(system.name()) == Some(scenario.primitive())
+}
+
+fn noun(primitive: Primitive) -> &'static str {
+    match primitive {
+        Primitive::Mutex => "mutex",
+        Primitive::Rwlock => "read-write lock",
+        Primitive::Semaphore => "semaphore",
+    }
+}
+
 /// Returns the names of this program's own systems.
 fn ours() -> String {
     Own::value_variants().iter().map(|own| own.name()).collect::<Vec<_>>().join(", ")
@@ -73,15 +98,19 @@ fn ours() -> String {
 
 /// Refuses an option that would change nothing: the user believes that it did.
 fn refuse_ignored(scenario: Scenario, options: &Options) -> Result<(), String> {
-    use Scenario::{Hot, HotLocal, Leases, Queue, Quorum, QuorumHot, ServerCost, Takeover, Uncontended};
-    let of_one_server: &[Scenario] = &[Uncontended, Hot, HotLocal, Queue, Leases, ServerCost, Takeover];
+    use Scenario::{
+        Hot, HotLocal, Leases, Queue, Quorum, QuorumHot, Rwlock, Semaphore, ServerCost, Takeover, Uncontended,
+    };
+    let of_one_server: &[Scenario] =
+        &[Uncontended, Hot, HotLocal, Queue, Leases, ServerCost, Takeover, Rwlock, Semaphore];
+    let timed: &[Scenario] = &[Uncontended, Hot, HotLocal, Queue, Leases, Quorum, QuorumHot, Rwlock, Semaphore];
     let for_some: [(&str, bool, &[Scenario]); 6] = [
         ("--store", options.store.is_some(), of_one_server),
-        ("--processes", options.processes.is_some(), &[Hot, QuorumHot]),
+        ("--processes", options.processes.is_some(), &[Hot, QuorumHot, Rwlock, Semaphore]),
         ("--pairs", options.pairs.is_some(), &[ServerCost]),
         ("--busy-us", !options.busy_us.is_empty(), &[HotLocal]),
         ("--lease-ms", !options.lease_ms.is_empty(), &[Leases, Takeover]),
-        ("--seconds", options.seconds.is_some(), &[Uncontended, Hot, HotLocal, Queue, Leases, Quorum, QuorumHot]),
+        ("--seconds", options.seconds.is_some(), timed),
     ];
     match for_some.iter().find(|(_, is_given, some)| *is_given && !some.contains(&scenario)) {
         None => Ok(()),
@@ -107,8 +136,8 @@ fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String
         }
         Wanted::One(scenario) if !scenario.is_for_peers() && !options.peers.is_empty() => {
             return refuse(
-                "--peers are for uncontended, hot, server-cost, quorum and quorum-hot: the others ask for what peers \
-                 do not have",
+                "--peers are for uncontended, hot, server-cost, quorum, quorum-hot, rwlock and semaphore: the others \
+                 ask for what peers do not have",
             );
         }
         Wanted::One(scenario) if scenario.is_for_leasehold_only() && !options.systems.is_empty() => {
@@ -129,6 +158,9 @@ fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String
                 }
                 Own::Fan => "fan is a lock that waits for nobody, on several servers: it can take part in quorum only"
                     .to_owned(),
+                other if scenario.is_shared() => {
+                    format!("{} has no {}: it cannot take part", other.name(), noun(scenario.primitive()))
+                }
                 other => {
                     format!("{} is a lock of one server: it cannot take part in {}", other.name(), scenario.name())
                 }
@@ -136,7 +168,8 @@ fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String
         }
         if !scenario.is_for_peers() && named().any(|system| system.own().is_none()) {
             return refuse(
-                "--systems: peers take part in uncontended, hot, server-cost, quorum and quorum-hot, and not here",
+                "--systems: peers take part in uncontended, hot, server-cost, quorum, quorum-hot, rwlock and \
+                 semaphore, and not here",
             );
         }
     }
@@ -186,8 +219,11 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
         ending: None,
         delay_us: None,
         pause_us: None,
+        writes_percent: None,
+        permits: None,
         extent: Extent::WindowMs(window_ms),
     };
+    let shared = |tasks: u32| Case { processes: options.processes.unwrap_or(scenario.processes()[0]), ..case(tasks) };
     let leases = |usual: &[u64]| if options.lease_ms.is_empty() { usual.to_vec() } else { options.lease_ms.clone() };
     let busy_us = if options.busy_us.is_empty() { &BUSY_US[..] } else { &options.busy_us };
     let of_size = |&tasks: &u32| -> Vec<Case> {
@@ -202,6 +238,11 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
                     _ => at_once.flat_map(|case| [case.clone(), in_a_while(case)]).collect(),
                 }
             }
+            Scenario::Rwlock => {
+                let writes = WRITES_PERCENT.map(|writes| Case { writes_percent: Some(writes), ..shared(tasks) });
+                writes.to_vec()
+            }
+            Scenario::Semaphore => vec![Case { permits: Some(PERMITS), ..shared(tasks) }],
             Scenario::Quorum => DELAYS_US.map(|delay_us| Case { delay_us, ..case(tasks) }).to_vec(),
             Scenario::HotLocal => busy_us.iter().map(|&us| Case { busy_us: Some(us), ..case(tasks) }).collect(),
             Scenario::Leases => {

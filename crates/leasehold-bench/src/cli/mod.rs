@@ -52,8 +52,9 @@ struct Options {
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// Other libraries that also take turns (uncontended, hot, server-cost, quorum, quorum-hot): their names in
-    /// `bench/peers/systems.json`, or `all` for every library that can run the scenario. They are built if necessary.
+    /// Other libraries that also take turns (uncontended, hot, server-cost, quorum, quorum-hot, rwlock,
+    /// semaphore): their names in `bench/peers/systems.json`, or `all` for every library that can run the scenario. They
+    /// are built if necessary.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     peers: Vec<String>,
 
@@ -86,7 +87,7 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
 
-    /// Processes that share the lock (hot, quorum-hot) [default: 2; quorum-hot: 2, and 8, and 32].
+    /// Processes that share the lock (hot, quorum-hot, rwlock, semaphore) [default: 2; quorum-hot: 2, and 8, and 32].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     processes: Option<u32>,
 

@@ -65,8 +65,8 @@ fn a_takeover_has_two_beginnings() {
 
 #[test]
 fn all_is_everything() {
-    assert_eq!(plan("all").groups.len(), 4 + 1 + 3 + 1 + 3 + 2 + 4 + 2 + 6);
-    assert_eq!(plan("all").steps(), (8 + 3 + 6 + 4) * 5 + 3 + (4 + 4) * 5 + (4 + 12) * 5);
+    assert_eq!(plan("all").groups.len(), 4 + 1 + 3 + 1 + 3 + 2 + 4 + 2 + 6 + 3 + 1);
+    assert_eq!(plan("all").steps(), (8 + 3 + 6 + 4) * 5 + 3 + (4 + 4) * 5 + (4 + 12) * 5 + (3 + 1) * 5);
 }
 
 #[test]
@@ -95,6 +95,28 @@ fn all_peers_that_can_take_part_in_a_quorum() {
         let wrong = read(&at(line)).unwrap_err().to_string();
         assert!(wrong.contains("a is a lock of one server: it cannot take part in quorum"), "{line}: {wrong}");
     }
+}
+
+#[test]
+fn a_peer_takes_part_where_it_has_what_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = r#"[{"system":"a","dir":"x","class":"poll","has":[]},
+        {"system":"a-shared","dir":"x","class":"push","has":["push"],"primitive":"rwlock"}]"#;
+    std::fs::write(dir.path().join("systems.json"), list).unwrap();
+    let at = |line: &str| format!("{line} --peers-dir {}", dir.path().display());
+    let shared = plan(&at("rwlock --peers all --processes 3"));
+    let wanted = [0, 10, 50].map(|writes| (3, Some(writes), vec!["leasehold", "a-shared"]));
+    let found: Vec<_> =
+        cases(&shared).into_iter().map(|(case, who)| (case.processes, case.writes_percent, who)).collect();
+    assert_eq!(found, wanted);
+    assert_eq!(cases(&plan(&at("hot --systems floor --peers all")))[0].1, ["floor", "a"]);
+    let semaphore = plan(&at("semaphore --peers all"));
+    assert_eq!(
+        cases(&semaphore).iter().map(|(case, who)| (case.permits, who.len())).collect::<Vec<_>>(),
+        [(Some(4), 1)]
+    );
+    let wrong = read(&at("semaphore --peers a-shared")).unwrap_err().to_string();
+    assert!(wrong.contains("a-shared has no semaphore: it cannot take part"), "{wrong}");
 }
 
 #[test]
@@ -183,12 +205,15 @@ fn contradictions_are_refused_before_anything_is_measured() {
         ("quorum --systems s5", ErrorKind::ArgumentConflict),
         ("quorum-hot --systems fan", ErrorKind::ArgumentConflict),
         ("hot --systems fan", ErrorKind::ArgumentConflict),
+        ("rwlock --systems floor", ErrorKind::ArgumentConflict),
+        ("semaphore --systems leasehold-fair", ErrorKind::ArgumentConflict),
+        ("rwlock --lease-ms 300", ErrorKind::ArgumentConflict),
         ("hot --fast", ErrorKind::UnknownArgument),
     ] {
         assert_eq!(read(line).map(|_| ()).map_err(|error| error.kind()), Err(kind), "{line}");
     }
     let ignored = read("takeover --seconds 3").unwrap_err().to_string();
     let says = "--seconds changes nothing in takeover: it is for uncontended, hot, hot-local, queue, leases, \
-                quorum, quorum-hot";
+                quorum, quorum-hot, rwlock, semaphore";
     assert!(ignored.contains(says), "{ignored}");
 }

@@ -5,11 +5,12 @@
 //! the server's client buffers in the state in which another system left them.
 //!
 //! Peers are processes of the same kind, in languages of their own: [`Spec`], [`READY`], [`GO`] and [`Report`] are their
-//! interface. They only get the usual [`Duty`].
+//! interface. They only get the usual [`Duty`], or one that several share.
 
 mod leases;
 mod pairs;
 mod queue;
+mod shared;
 mod takeover;
 
 use std::time::Duration;
@@ -125,6 +126,10 @@ pub(crate) enum Duty {
     Hold { lease_ms: u64 },
     /// Waits for the lease of that holder.
     Wait { lease_ms: u64 },
+    /// Its tasks read and write under a read-write lock. A reader reads the counter twice, and a writer increments it.
+    ReadWrite { writes_percent: u32 },
+    /// Its tasks acquire a permit. The counter is the number of those that have one.
+    Permits { permits: u32 },
 }
 
 impl Duty {
@@ -145,6 +150,12 @@ pub(crate) struct Report {
     /// Processor time of this process since its start, for all pairs.
     pub(crate) cpu_us: u64,
     pub(crate) waits: PackedWaits,
+    /// How many of its pairs have incremented the counter, if not all of them (`ReadWrite`, `Permits`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) writes: Option<u64>,
+    /// How often the counter showed that somebody was inside who had to be kept out (`ReadWrite`, `Permits`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) overlaps: Option<u64>,
     /// The final value of a counter of this process, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) local_count: Option<u64>,
@@ -197,6 +208,7 @@ async fn carry_out(spec: Spec) -> Result<Report> {
             System::Own(Own::None) => pairs::run::<Unlocked>(spec).await,
             System::Peer(name) => Err(format!("{name} has a program of its own").into()),
         },
+        Duty::ReadWrite { .. } | Duty::Permits { .. } => shared::run(spec).await,
         Duty::Queue => queue::run(spec).await,
         Duty::Leases { lease_ms } => leases::run(&spec, lease_ms).await,
         Duty::Hold { lease_ms } => takeover::hold(&spec, lease_ms).await,
@@ -286,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_spec_survives_serialization() {
-        for duty in [Duty::Pairs, Duty::Queue, Duty::Leases { lease_ms: 3 }] {
+        for duty in [Duty::Pairs, Duty::Queue, Duty::Leases { lease_ms: 3 }, Duty::Permits { permits: 4 }] {
             let line = serde_json::to_string(&spec(duty)).unwrap();
             assert!(!line.contains('\n'));
             assert_eq!(serde_json::from_str::<Spec>(&line).unwrap(), spec(duty));
@@ -301,6 +313,13 @@ mod tests {
             r#""span":{"window":{"warm_up_ms":1,"window_ms":2}}}"#
         );
         assert_eq!(serde_json::to_string(&spec(Duty::Pairs)).unwrap(), wanted);
+        for (duty, more) in [
+            (Duty::ReadWrite { writes_percent: 10 }, r#","duty":{"read-write":{"writes_percent":10}}}"#),
+            (Duty::Permits { permits: 4 }, r#","duty":{"permits":{"permits":4}}}"#),
+        ] {
+            let wanted = wanted.strip_suffix('}').unwrap().to_owned() + more;
+            assert_eq!(serde_json::to_string(&spec(duty)).unwrap(), wanted);
+        }
         let text = r#"{"served":[3,4],"pairs":9,"counted_us":2000,"cpu_us":70,"waits":[[5,6],[8,1]]}"#;
         let report: Report = serde_json::from_str(text).unwrap();
         assert_eq!((report.served, report.pairs, report.grants), (vec![3, 4], 9, None));

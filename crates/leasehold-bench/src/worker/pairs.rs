@@ -91,11 +91,11 @@ async fn one_task<C: Client>(
 }
 
 /// Random pauses: xorshift, which is good enough for this.
-struct Pauses(u64);
+pub(super) struct Pauses(pub(super) u64);
 
 impl Pauses {
     /// Returns the next pause; `mean_us` is their average length.
-    fn next(&mut self, mean_us: u64) -> Duration {
+    pub(super) fn next(&mut self, mean_us: u64) -> Duration {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
@@ -103,7 +103,7 @@ impl Pauses {
     }
 }
 
-fn is_over(span: Span, started: Instant, pairs: u64) -> bool {
+pub(super) fn is_over(span: Span, started: Instant, pairs: u64) -> bool {
     match span {
         Span::Window { warm_up_ms, window_ms } => started.elapsed() >= Duration::from_millis(warm_up_ms + window_ms),
         Span::Pairs { each } => pairs >= each,
@@ -168,7 +168,7 @@ impl Section {
     }
 }
 
-async fn count_up(connection: &mut MultiplexedConnection, key: &str) -> redis::RedisResult<()> {
+pub(super) async fn count_up(connection: &mut MultiplexedConnection, key: &str) -> redis::RedisResult<()> {
     let count: Option<u64> = redis::cmd("GET").arg(key).query_async(connection).await?;
     redis::cmd("SET").arg(key).arg(count.unwrap_or(0) + 1).query_async(connection).await
 }

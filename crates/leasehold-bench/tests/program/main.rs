@@ -89,6 +89,19 @@ fn no_lock_loses_updates_and_a_lock_loses_none() {
     }
 }
 
+/// Readers alone exclude nobody. All others must see each other if there is no lock.
+#[test]
+fn what_must_not_overlap_does_so_without_a_lock_only() {
+    for (scenario, cases) in [("rwlock", 3), ("semaphore", 1)] {
+        let lines = lines(&format!("{scenario} --systems none,leasehold --runs 1 --seconds 1"));
+        assert_eq!(lines.len(), cases * 2, "{lines:?}");
+        for line in &lines {
+            let may_lose = line["system"] == "none" && line["writes_percent"] != 0;
+            assert_eq!(line["lost_updates"].as_u64().unwrap() > 0, may_lose, "{line}");
+        }
+    }
+}
+
 #[test]
 fn a_queue_serves_everybody_and_waits_add_up() {
     let [line] = &lines("hot --systems floor --runs 1 --seconds 1 --processes 3 --tasks 4")[..] else { panic!() };

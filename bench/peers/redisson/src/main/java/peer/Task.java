@@ -2,14 +2,19 @@ package peer;
 
 import java.util.HashMap;
 import java.util.Map;
+import java.util.SplittableRandom;
 
 /** The work and the figures of one task. It uses the clock, and is independent of the lock. */
 final class Task {
     private final Spec spec;
     private final int number;
     private final long startedNs;
+    private final SplittableRandom random = new SplittableRandom();
     long served;
     long pairs;
+    /** The pairs that incremented the counter, and the overlaps that it has shown, of a lock that is shared. */
+    long writes;
+    long overlaps;
     final Map<Long, Long> waits = new HashMap<>();
 
     Task(Spec spec, int number, long startedNs) {
@@ -29,6 +34,11 @@ final class Task {
 
     String freshName() {
         return spec.prefix() + ":" + number + ":" + pairs;
+    }
+
+    /** Returns whether the next pair writes. */
+    boolean writesNext() {
+        return spec.duty().equals("read-write") && random.nextInt(100) < spec.amount();
     }
 
     boolean isOver() {

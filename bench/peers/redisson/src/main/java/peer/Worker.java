@@ -17,10 +17,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.stream.Collectors;
 import org.redisson.Redisson;
-import org.redisson.api.RBucket;
-import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
-import org.redisson.client.codec.LongCodec;
 import org.redisson.config.Config;
 
 /**
@@ -31,17 +28,20 @@ public final class Worker {
     private static final Map<String, String> SYSTEMS = new TreeMap<>(Map.of(
             "redisson", "RLock",
             "redisson-fair", "RFairLock",
-            "redisson-fenced", "RFencedLock (its token is counted up and not handed out)"));
+            "redisson-fenced", "RFencedLock (its token is counted up and not handed out)",
+            "redisson-rwlock", "RReadWriteLock",
+            "redisson-semaphore", "RSemaphore (without a lease: a crashed holder keeps its permit)",
+            "redisson-expirable", "RPermitExpirableSemaphore, with leases of 30s that are not renewed"));
 
     private static final String SETTINGS =
-            "; lockAsync with a holder id for each task; defaults: watchdog 30s renewed every 10s, pool of 64"
+            "; asynchronous calls, for locks with a holder id of each task; defaults: watchdog 30s renewed every 10s, pool of 64"
                     + " connections, 16 + 32 threads; warmed up for 4s before it is ready";
 
     /** The run's own warm-up is for connections and buffers; code that is compiled while it runs needs more. */
     private static final long WARM_UP_MS = 2_000;
 
     private final RedissonClient client;
-    private final RBucket<Long> counter;
+    private final Section section;
     private final Spec spec;
 
     private Worker(Spec spec) {
@@ -50,10 +50,10 @@ public final class Worker {
         }
         this.spec = spec;
         client = Redisson.create(config(spec.url(), false));
-        counter = spec.counter() == null
+        section = spec.counter() == null
                 ? null
                 // A connection apart from the locks', as in every worker.
-                : Redisson.create(config(spec.url(), true)).getBucket(spec.counter(), LongCodec.INSTANCE);
+                : new Section(Redisson.create(config(spec.url(), true)), spec);
     }
 
     public static void main(String[] arguments) {
@@ -122,7 +122,7 @@ public final class Worker {
             allTasks(spec.warmUp(use, WARM_UP_MS));
         }
         String own = spec.warmUp("one", 0).prefix();
-        client.getKeys().deleteByPattern("redisson_lock_token*" + own + "*");
+        client.getKeys().deleteByPattern("*" + own + "*");
     }
 
     private String measure() throws Exception {
@@ -137,7 +137,13 @@ public final class Worker {
                 + ",\"pairs\":" + tasks.stream().mapToLong(task -> task.pairs).sum()
                 + ",\"counted_us\":" + countedUs
                 + ",\"cpu_us\":" + cpuUs
+                + (spec.isShared() ? shared(tasks) : "")
                 + ",\"waits\":" + waits.entrySet().stream().map(e -> List.of(e.getKey(), e.getValue())).toList() + "}";
+    }
+
+    private static String shared(List<Task> tasks) {
+        return ",\"writes\":" + tasks.stream().mapToLong(task -> task.writes).sum()
+                + ",\"overlaps\":" + tasks.stream().mapToLong(task -> task.overlaps).sum();
     }
 
     /** Returns the processor time of all threads of this process so far. */
@@ -155,7 +161,8 @@ public final class Worker {
             running.add(new CompletableFuture<>());
             String name = task.keptName();
             // Redisson identifies a holder by a number; the number of a thread would be shared by all tasks that run on it.
-            nextPair(spec, task, name == null ? null : lock(spec, name), number + 1, running.get(number));
+            var gate = name == null ? null : Gate.of(client, spec, name, number + 1);
+            nextPair(spec, task, gate, number + 1, running.get(number));
         }
         try {
             var all = CompletableFuture.allOf(running.toArray(CompletableFuture[]::new));
@@ -166,17 +173,23 @@ public final class Worker {
         return tasks;
     }
 
-    private void nextPair(Spec spec, Task task, RLock kept, long holder, CompletableFuture<Void> done) {
+    private void nextPair(Spec spec, Task task, Gate kept, long holder, CompletableFuture<Void> done) {
         if (task.isOver()) {
             done.complete(null);
             return;
         }
-        RLock lock = kept != null ? kept : lock(spec, task.freshName());
+        Gate gate = kept != null ? kept : Gate.of(client, spec, task.freshName(), holder);
+        boolean isWriter = task.writesNext();
+        // The warm-up has no counter.
+        Section inside = spec.counter() == null ? null : section;
         long askedNs = System.nanoTime();
-        var locked = lock.lockAsync(holder).thenApply(nothing -> System.nanoTime() - askedNs);
-        locked.thenCompose(waitNs -> countUp(spec))
-                .thenCompose(nothing -> lock.unlockAsync(holder))
-                .thenCompose(nothing -> locked)
+        gate.enter(isWriter)
+                .thenCompose(ticket -> {
+                    long waitNs = System.nanoTime() - askedNs;
+                    CompletionStage<?> passed =
+                            inside == null ? CompletableFuture.completedFuture(null) : inside.pass(task, isWriter);
+                    return passed.thenCompose(nothing -> gate.leave(isWriter, ticket)).thenApply(nothing -> waitNs);
+                })
                 .whenComplete((waitNs, failure) -> {
                     if (failure != null) {
                         done.completeExceptionally(failure);
@@ -185,20 +198,5 @@ public final class Worker {
                     task.note(waitNs);
                     nextPair(spec, task, kept, holder, done);
                 });
-    }
-
-    private CompletionStage<Void> countUp(Spec spec) {
-        if (spec.counter() == null) {
-            return CompletableFuture.completedFuture(null);
-        }
-        return counter.getAsync().thenCompose(count -> counter.setAsync(count == null ? 1 : count + 1));
-    }
-
-    private RLock lock(Spec spec, String name) {
-        return switch (spec.system()) {
-            case "redisson-fair" -> client.getFairLock(name);
-            case "redisson-fenced" -> client.getFencedLock(name);
-            default -> client.getLock(name);
-        };
     }
 }
