@@ -30,6 +30,7 @@ fn readers_and_writers_share_a_record() {
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn a_bounded_buffer_keeps_its_items() {
+    is_clean("buffer", "redis");
     is_clean("buffer", "file");
 }
 
