@@ -152,6 +152,28 @@ async fn p48_an_observer_follows_the_leaders_of_other_processes() {
     assert!(first_is_older(&third, observer.next().await.unwrap()));
 }
 
+/// The name of the observers is one that no user can name. The four changes take longer than the limit if the observer learns
+/// of them only when it looks by itself.
+#[tokio::test]
+async fn p48_an_observer_of_another_client_gets_a_message_of_each_change() {
+    let store = Store::new();
+    let leadership = store.client().await.election("e").campaign("0").await.unwrap();
+    let mut observer = store.client().await.election("e").observe();
+    assert!(observer.next().await.unwrap().is_some());
+    let changes = async {
+        for value in ["1", "2", "3", "4"] {
+            let change = async {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                leadership.put(value).await
+            };
+            let (changed, seen) = tokio::join!(change, observer.next());
+            changed.unwrap();
+            assert_eq!(seen.unwrap().map(|leader| leader.value).as_deref(), Some(value));
+        }
+    };
+    within(AT_ONCE, "four changes", changes).await;
+}
+
 fn first_is_older(third: &leasehold::Leadership, seen: Option<leasehold::Leader>) -> bool {
     seen.is_some_and(|leader| leader.token == third.token() && leader.value == "third")
 }

@@ -242,7 +242,7 @@ impl Site {
         let now_us = lease_us(world);
         let mut told = Vec::new();
         let mut tell = |name: &str, delivery| {
-            if let Ok(name) = Name::new(name) {
+            if let Ok(name) = Name::of_store(name) {
                 told.push((name, delivery));
             }
         };
