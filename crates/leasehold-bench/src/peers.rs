@@ -81,7 +81,7 @@ pub(crate) struct Peer {
     /// Whether it can lock on several independent servers.
     #[serde(default)]
     pub(crate) quorum: bool,
-    /// What it is. A library with several primitives is several systems.
+    /// The kind of its lock. A library with several primitives is several systems.
     #[serde(default)]
     pub(crate) primitive: Primitive,
 }

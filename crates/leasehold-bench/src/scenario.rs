@@ -39,7 +39,7 @@ pub(crate) enum Scenario {
     Semaphore,
 }
 
-/// What is acquired and released.
+/// The kind of lock that is acquired and released.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Primitive {

@@ -11,7 +11,7 @@ use super::{Bench, FAR_US, TURNS, exchange, id, queues};
 /// The number of waiters of the condition variable.
 const STANDING: u64 = 100;
 
-/// What is measured, in the order in which it is printed.
+/// The rows, in the order in which they are printed.
 pub(super) const GATES: [&str; 6] = [
     "queue at a condition, beside 100",
     "notify one of 100 waiters",

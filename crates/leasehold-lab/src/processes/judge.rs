@@ -16,7 +16,7 @@ pub(crate) type Deaths = HashMap<Who, u64>;
 /// The result of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Verdict {
-    /// What each worker achieved, over all its lives.
+    /// The number of sections that each worker achieved, over all its lives.
     pub(crate) progress: Vec<u64>,
     /// Sections that ended with the death of their process.
     pub(crate) cut: u64,
@@ -38,7 +38,7 @@ struct Open {
     since_us: u64,
 }
 
-/// What is known of a resource.
+/// The state of a resource, as far as the notes show it.
 #[derive(Debug, Default)]
 struct Resource {
     open: Vec<Open>,

@@ -20,7 +20,7 @@ pub(crate) enum Scene {
     Leader,
 }
 
-/// Who is killed each second.
+/// The process that is killed each second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Victim {
     Anybody,

@@ -119,7 +119,7 @@ async fn p44_a_count_down_whose_reply_is_lost_counts_once() {
     assert_eq!(other.latch("parts").remaining().await.unwrap(), 2);
 }
 
-/// What frees memory, or lets others go on, is carried out.
+/// A full server carries out each request that frees memory or lets others go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_server_opens_latches_and_notifies() {
     let harness = Harness::new();

@@ -19,7 +19,7 @@ pub(super) struct Task {
     pub(super) phase: Phase,
     /// The number of its attempts. Each attempt has another ID.
     pub(super) n: u8,
-    /// What it holds of each mutex, as far as it knows.
+    /// Its grant of each mutex, as far as it knows.
     pub(super) held: [Option<Held>; MEMBERS],
     pub(super) asked_at: u8,
     pub(super) out: VecDeque<Ask>,

@@ -1,4 +1,4 @@
-//! What the judge must see, and what it must excuse.
+//! The overlaps and states that the judge reports, and those that it excuses.
 
 use super::*;
 
