@@ -152,8 +152,8 @@ async fn p48_an_observer_follows_the_leaders_of_other_processes() {
     assert!(first_is_older(&third, observer.next().await.unwrap()));
 }
 
-/// The name of the observers is one that no user can name. The four changes take longer than the limit if the observer learns
-/// of them only when it looks by itself.
+/// The name of the observers is one that no user can name. The four changes take longer than the limit if the observer
+/// learns of them only when it looks by itself.
 #[tokio::test]
 async fn p48_an_observer_of_another_client_gets_a_message_of_each_change() {
     let store = Store::new();
