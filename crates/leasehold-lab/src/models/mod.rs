@@ -23,6 +23,7 @@
 //!   ledger    the observer's record: history that the properties need
 //!   cooling   the scenes of a minimum hold
 //!   scene     the size of a model, and how often each fault may happen in it
+//!   family    the searches of the models with a world of their own: pools, condition variables, multi-locks
 //! ```
 //!
 //! There are two kinds of search. With every rule on, the search runs each scene to the end and must find nothing. With
@@ -35,6 +36,7 @@ mod check;
 mod conditions;
 mod cooling;
 mod due;
+mod family;
 mod ledger;
 mod network;
 mod options;

@@ -5,14 +5,15 @@ use std::time::Instant;
 
 use super::cases::{self, Case};
 use super::check::{Found, describe, search};
-use super::conditions;
+use super::conditions::Conditions;
+use super::family;
 use super::options::{Form, Options, Size};
-use super::pools;
+use super::pools::Pools;
 use super::quorum;
 use super::rules::Off;
 use super::scene::Scene;
 use super::scenes;
-use super::several;
+use super::several::MultiLocks;
 use super::world::Play;
 
 /// Runs the models. A failure is an unexpected counter-example, or an expected one that was not found.
@@ -25,9 +26,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let is_named = |name: &str| options.scene.as_ref().is_none_or(|scene| scene == name);
     let is_searched = options.rule.is_none() && (all.iter().any(is_meant) || quorum::names().any(is_named));
     let is_rule = |name: &str| options.rule.as_ref().is_none_or(|rule| rule == name);
-    let is_pool = pools::names().any(is_named) && pools::rules().any(is_rule)
-        || conditions::names().any(is_named) && conditions::rules().any(is_rule)
-        || several::names().any(is_named) && several::rules().any(is_rule);
+    let is_pool = family::names::<Pools>().any(is_named) && family::rules::<Pools>().any(is_rule)
+        || family::names::<Conditions>().any(is_named) && family::rules::<Conditions>().any(is_rule)
+        || family::names::<MultiLocks>().any(is_named) && family::rules::<MultiLocks>().any(is_rule);
     if !is_searched && !is_pool && !cases::ALL.iter().any(|case| is_asked_for(&case)) {
         return nothing_to_run(&all);
     }
@@ -48,9 +49,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     if options.rule.is_none() {
         failures += quorum::run(options.form, is_named);
     }
-    failures += pools::run(options.form, options.rule.as_deref(), is_named);
-    failures += conditions::run(options.form, options.rule.as_deref(), is_named);
-    failures += several::run(options.form, options.rule.as_deref(), is_named);
+    failures += family::run::<Pools>(options.form, options.rule.as_deref(), is_named);
+    failures += family::run::<Conditions>(options.form, options.rule.as_deref(), is_named);
+    failures += family::run::<MultiLocks>(options.form, options.rule.as_deref(), is_named);
     if options.form != Form::Markdown {
         println!("\n{} s, at most {} MB, {failures} unexpected", began.elapsed().as_secs(), peak_mb().unwrap_or(0));
     }
@@ -59,12 +60,16 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// Reports that no model matches the options, which is not a success.
 fn nothing_to_run(scenes: &[Scene]) -> ExitCode {
-    let mut rules: Vec<&str> =
-        cases::ALL.iter().map(|case| case.rule).chain(pools::rules()).chain(conditions::rules()).collect();
-    rules.extend(several::rules());
+    let mut rules: Vec<&str> = cases::ALL
+        .iter()
+        .map(|case| case.rule)
+        .chain(family::rules::<Pools>())
+        .chain(family::rules::<Conditions>())
+        .collect();
+    rules.extend(family::rules::<MultiLocks>());
     rules.dedup();
     let mut scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(quorum::names()).collect();
-    scenes.extend(pools::names().chain(conditions::names()).chain(several::names()));
+    scenes.extend(family::names::<Pools>().chain(family::names::<Conditions>()).chain(family::names::<MultiLocks>()));
     eprintln!("no model matches this rule and this scene\nrules: {}\nscenes: {}", rules.join(", "), scenes.join(", "));
     ExitCode::from(2)
 }

@@ -13,7 +13,7 @@
 //!   scenes   the size of each scene, and the rules that are switched off
 //!   world    the state of the model, and the effect of each event
 //!   waiter   the knowledge of a waiter, and its reaction to each message
-//!   report   the searches, their results and their schedules
+//!   report   the schedules in words
 //! ```
 
 mod report;
@@ -23,4 +23,4 @@ mod tests;
 mod waiter;
 mod world;
 
-pub(super) use report::{names, rules, run};
+pub(super) use scenes::Conditions;

@@ -2,9 +2,11 @@
 
 use leasehold_spec::mutant::Mutant;
 
+use crate::models::family;
+
 /// How often each fault may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Budget {
+pub(in crate::models) struct Budget {
     pub(super) lost_pushes: u8,
     pub(super) cuts: u8,
     pub(super) crashes: u8,
@@ -12,7 +14,7 @@ pub(super) struct Budget {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scene {
+pub(in crate::models) struct Scene {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) waiters: u8,
@@ -30,26 +32,17 @@ impl Scene {
     }
 }
 
-/// A scene, with one rule off or none.
+/// The models of condition variables.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Play {
-    pub(super) scene: &'static Scene,
-    pub(super) off: Off,
-    /// The only violation that the search looks for; all of them if `None`.
-    pub(super) watch: Option<Harm>,
-}
+pub(in crate::models) struct Conditions;
 
-/// A rule that is switched off: in the store's code, or in the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Off {
-    Nothing,
-    Store(Mutant),
-    Session(Slip),
-}
+pub(super) type Play = family::Play<Conditions>;
+type Off = family::Off<Slip>;
+type Case = family::Case<Conditions>;
 
 /// A flaw of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slip {
+pub(in crate::models) enum Slip {
     /// P41: the lock is released before the waiter stands in the queue.
     ReleasesFirst,
     /// P42: the notification is spent before the lock is held.
@@ -62,35 +55,15 @@ pub(super) enum Slip {
 
 /// A violation of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Harm {
+pub(in crate::models) enum Harm {
     SleepsOn,
     StockStays,
     TooMany,
 }
 
-pub(super) struct Case {
-    pub(super) rule: &'static str,
-    pub(super) flaw: &'static str,
-    pub(super) off: Off,
-    pub(super) scene: &'static Scene,
-    pub(super) harm: Harm,
-}
-
 /// The lengths of a lease and of a claim, in ticks.
 pub(super) const LEASE: u8 = 2;
 pub(super) const CLAIM: u8 = 1;
-
-impl Play {
-    pub(super) fn slips(&self, slip: Slip) -> bool {
-        self.off == Off::Session(slip)
-    }
-}
-
-impl Case {
-    pub(super) const fn play(&self) -> Play {
-        Play { scene: self.scene, off: self.off, watch: Some(self.harm) }
-    }
-}
 
 impl Harm {
     pub(super) const fn name(self) -> &'static str {

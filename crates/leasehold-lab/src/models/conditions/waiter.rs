@@ -9,7 +9,7 @@ use super::world::World;
 
 /// A session with one connection. The notifier has one as well, and never waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Session {
+pub(in crate::models) struct Session {
     pub(super) is_dead: bool,
     /// Whether the store believes that the inbox is attached. The session is connected if it is alive and attached.
     pub(super) is_attached: bool,
@@ -26,7 +26,7 @@ pub(super) struct Session {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
+pub(in crate::models) enum Phase {
     /// It wants the lock, to look at the buffer. The token is that of its notification.
     Looks(Option<Token>),
     /// It enters the queue, and holds the lock.
@@ -42,7 +42,7 @@ pub(super) enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Ask {
+pub(in crate::models) enum Ask {
     Queue(u8, Option<u64>),
     Renew(u8, Token),
     Leave(u8),
@@ -51,7 +51,7 @@ pub(super) enum Ask {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Message {
+pub(in crate::models) enum Message {
     Reply(Ask, Answer),
     Push(Delivery),
 }

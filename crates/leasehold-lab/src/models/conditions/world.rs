@@ -12,7 +12,7 @@ use crate::models::scene::{TICK_MS, clock_us};
 use crate::models::server::grant_id;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct World {
+pub(in crate::models) struct World {
     pub(super) tick: u8,
     pub(super) store: Resource,
     /// The store before its last change, while it may fail over.
@@ -30,7 +30,7 @@ pub(super) struct World {
 
 /// An event that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Act {
+pub(in crate::models) enum Act {
     Tick,
     /// A session takes the lock: a waiter looks at the buffer, and the notifier puts an item in.
     Lock(u8),

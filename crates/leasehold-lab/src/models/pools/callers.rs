@@ -10,7 +10,7 @@ use crate::models::server::grant_id;
 
 /// A call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Call {
+pub(in crate::models) enum Call {
     Acquire,
     AcquireAgain,
     Release(u8),

@@ -3,27 +3,19 @@
 use leasehold_spec::mutant::Mutant;
 
 use super::scenes::{self, Scene};
+use crate::models::family;
 
-/// A scene, with one rule off or none.
+/// The models of read-write locks and semaphores.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Play {
-    pub(super) scene: &'static Scene,
-    pub(super) off: Off,
-    /// The only violation that the search looks for; all of them if `None`.
-    pub(super) watch: Option<Harm>,
-}
+pub(in crate::models) struct Pools;
 
-/// A rule that is switched off: in the store's code, or in the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Off {
-    Nothing,
-    Store(Mutant),
-    Session(Slip),
-}
+pub(super) type Play = family::Play<Pools>;
+type Off = family::Off<Slip>;
+type Case = family::Case<Pools>;
 
 /// A flaw of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slip {
+pub(in crate::models) enum Slip {
     /// P37: the session believes that its read grant is lost while its upgrade waits.
     BelievesLost,
     /// P38: a caller that stops waiting for an upgrade sends a leave.
@@ -39,7 +31,7 @@ pub(super) enum Slip {
 /// A violation of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Harm {
+pub(in crate::models) enum Harm {
     WriterBesideOthers,
     TooManyUnits,
     TokenFalls,
@@ -55,25 +47,7 @@ pub(super) enum Harm {
     Undone,
 }
 
-pub(super) struct Case {
-    pub(super) rule: &'static str,
-    pub(super) flaw: &'static str,
-    pub(super) off: Off,
-    pub(super) scene: &'static Scene,
-    pub(super) harm: Harm,
-}
-
-impl Case {
-    pub(super) const fn play(&self) -> Play {
-        Play { scene: self.scene, off: self.off, watch: Some(self.harm) }
-    }
-}
-
 impl Play {
-    pub(super) fn slips(&self, slip: Slip) -> bool {
-        self.off == Off::Session(slip)
-    }
-
     /// Whether a resize is carried out twice: a session never sends it again, but a proxy may.
     pub(super) fn repeats_resizes(&self) -> bool {
         self.slips(Slip::RepeatsResize) || self.off == Off::Store(Mutant::P40ResizesBlindly)

@@ -38,4 +38,4 @@ mod store;
 mod tests;
 mod words;
 
-pub(super) use report::{names, rules, run};
+pub(super) use cases::Pools;

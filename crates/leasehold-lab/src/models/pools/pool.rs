@@ -12,7 +12,7 @@ use crate::models::scene::clock_us;
 use crate::models::server::attempt_of;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Pool {
+pub(in crate::models) struct Pool {
     pub(super) tick: u8,
     pub(super) store: Resource,
     pub(super) sessions: Vec<Session>,
@@ -25,7 +25,7 @@ pub(super) struct Pool {
 
 /// An event that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Act {
+pub(in crate::models) enum Act {
     Tick,
     Call(u8, Call),
     /// The store carries out the next request of a session.

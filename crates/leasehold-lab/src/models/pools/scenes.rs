@@ -4,7 +4,7 @@ use leasehold_spec::Take;
 
 /// The behavior of a session and its caller.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Does {
+pub(in crate::models) struct Does {
     pub(super) take: Option<Take>,
     pub(super) upgrades: bool,
     /// Stops waiting for the upgrade, and keeps the read guard.
@@ -31,7 +31,7 @@ pub(super) struct Does {
 
 /// How often each fault may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Budget {
+pub(in crate::models) struct Budget {
     pub(super) renewals: u8,
     pub(super) lost_pushes: u8,
     pub(super) cuts: u8,
@@ -41,7 +41,7 @@ pub(super) struct Budget {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scene {
+pub(in crate::models) struct Scene {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     pub(super) sessions: &'static [Does],

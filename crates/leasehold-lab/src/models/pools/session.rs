@@ -15,7 +15,7 @@ const NOT_AFTER: u8 = 2;
 pub(super) const UPGRADE: u8 = 1;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Session {
+pub(in crate::models) struct Session {
     pub(super) is_dead: bool,
     /// Whether the store believes that the inbox is attached.
     pub(super) is_attached: bool,
@@ -32,7 +32,7 @@ pub(super) struct Session {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Attempt {
+pub(in crate::models) struct Attempt {
     pub(super) take: Take,
     pub(super) phase: Phase,
     /// The newest grant that the session knows of (P3).
@@ -48,7 +48,7 @@ pub(super) struct Attempt {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
+pub(in crate::models) enum Phase {
     New,
     Waiting,
     /// The caller stops waiting for its upgrade, unless it is granted (P38).
@@ -62,7 +62,7 @@ pub(super) enum Phase {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Request {
+pub(in crate::models) struct Request {
     pub(super) n: u8,
     pub(super) ask: Ask,
     pub(super) sent: u8,
@@ -70,7 +70,7 @@ pub(super) struct Request {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Ask {
+pub(in crate::models) enum Ask {
     Queue,
     Try,
     Renew(Token),
@@ -82,7 +82,7 @@ pub(super) enum Ask {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Message {
+pub(in crate::models) enum Message {
     Reply(Request, Answer),
     Push(Delivery),
 }

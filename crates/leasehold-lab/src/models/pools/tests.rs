@@ -1,39 +1,14 @@
 //! All searches of pools, and their figures in docs/evidence.md.
 
-use super::cases;
-use super::report::{search, whole};
-use super::scenes;
-
-const EVIDENCE: &str = include_str!("../../../../../docs/evidence.md");
-
-fn evidence_says(row: &str) {
-    assert!(EVIDENCE.lines().any(|line| line.starts_with(row)), "docs/evidence.md does not say: {row}");
-}
+use super::Pools;
+use crate::models::family::tests::{check_cases, check_scenes};
 
 #[test]
 fn no_counter_example_with_every_rule_on() {
-    for scene in scenes::ALL {
-        let (found, lines) = search(whole(scene));
-        assert_eq!(found.harm.map(|schedule| schedule.harm), None, "{}\n{}", scene.name, lines.join("\n"));
-        assert_eq!(found.missed, Vec::<&str>::new(), "{} never reached it", scene.name);
-        evidence_says(&format!("| {} | {} | {} |", scene.name, scene.about, found.states));
-    }
+    check_scenes::<Pools>();
 }
 
 #[test]
 fn a_counter_example_with_each_rule_off() {
-    for case in cases::ALL {
-        let (found, lines) = search(case.play());
-        let schedule = found.harm.unwrap_or_else(|| panic!("{} {}: nothing found", case.rule, case.flaw));
-        assert_eq!(schedule.harm, case.harm.name());
-        assert!(lines.len() >= schedule.acts.len());
-        evidence_says(&format!("| {} | {} | {} | {} |", case.rule, case.flaw, case.scene.name, schedule.acts.len()));
-    }
-}
-
-#[test]
-fn every_modeled_rule_has_a_flaw() {
-    for rule in ["P31", "P32", "P33", "P37", "P38", "P39", "P40"] {
-        assert!(cases::ALL.iter().any(|case| case.rule == rule), "{rule}");
-    }
+    check_cases::<Pools>(&["P31", "P32", "P33", "P37", "P38", "P39", "P40"]);
 }

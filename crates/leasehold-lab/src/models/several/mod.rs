@@ -12,7 +12,7 @@
 //!   scenes   the size of each scene, and the rules that are switched off
 //!   world    the state of the model, and the effect of each event
 //!   task     the knowledge of a task, and its reaction to each message
-//!   report   the searches, their results and their schedules
+//!   report   the schedules in words
 //! ```
 
 mod report;
@@ -22,4 +22,4 @@ mod task;
 mod tests;
 mod world;
 
-pub(super) use report::{names, rules, run};
+pub(super) use scenes::MultiLocks;

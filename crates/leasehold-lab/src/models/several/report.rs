@@ -1,66 +1,39 @@
-//! Runs the searches, and prints their results.
+//! The family for the searches: its scenes, its cases, and its schedules in words.
 
-use stateright::Model;
+use stateright::Model as _;
 
-use super::scenes::{self, Case, Off, Play, Scene};
+use super::scenes::{self, Harm, MultiLocks, Play, Scene, Slip};
 use super::task::Message;
 use super::world::Act;
-use crate::models::check::{Found, Schedule, alone, explore};
-use crate::models::options::Form;
-use crate::models::report::{head, print_broken, print_whole};
-use crate::models::rules;
+use crate::models::check::{Found, explore};
+use crate::models::family::{Case, Family};
 use crate::models::words::{answer, name, token};
 
-/// Runs one search. Returns its result, with the schedule in words.
-pub(super) fn search(play: Play) -> (Found<Act>, Vec<String>) {
-    let off = match play.off {
-        Off::Store(mutant) => rules::Off::Store(mutant),
-        Off::Nothing | Off::Session(_) => rules::Off::Nothing,
-    };
-    alone(off, || {
-        let found = explore(play, play.watch.is_some());
-        let lines = found.harm.as_ref().map(|Schedule { acts, .. }| describe(&play, acts)).unwrap_or_default();
-        (found, lines)
-    })
-}
+impl Family for MultiLocks {
+    type Scene = Scene;
+    type Slip = Slip;
+    type Harm = Harm;
+    type Act = Act;
 
-pub(super) const fn whole(scene: &'static Scene) -> Play {
-    Play { scene, off: Off::Nothing, watch: None }
-}
+    const TITLE: &'static str = "Multi-locks";
+    const SCENES: &'static [Scene] = scenes::ALL;
+    const CASES: &'static [Case<Self>] = scenes::CASES;
 
-pub(in crate::models) fn names() -> impl Iterator<Item = &'static str> {
-    scenes::ALL.iter().map(|scene| scene.name)
-}
-
-pub(in crate::models) fn rules() -> impl Iterator<Item = &'static str> {
-    scenes::CASES.iter().map(|case| case.rule)
-}
-
-/// Runs the requested searches. Returns the number of unexpected results.
-pub(in crate::models) fn run(form: Form, rule: Option<&str>, is_meant: impl Fn(&str) -> bool) -> usize {
-    let mut unexpected = 0;
-    let all: Vec<_> = scenes::ALL.iter().filter(|scene| rule.is_none() && is_meant(scene.name)).collect();
-    if !all.is_empty() {
-        head(form, "Multi-locks, every rule on", &["scene", "what it is about", "states", "depth", "verdict"]);
+    fn scene(scene: &Scene) -> (&'static str, &'static str) {
+        (scene.name, scene.about)
     }
-    unexpected += all.iter().filter(|scene| !is_sound(scene, form)).count();
-    let is_asked_for = |case: &&Case| rule.is_none_or(|rule| rule == case.rule) && is_meant(case.scene.name);
-    let all: Vec<_> = scenes::CASES.iter().filter(is_asked_for).collect();
-    if !all.is_empty() {
-        let columns = ["rule", "flaw", "scene", "steps", "states", "what it breaks"];
-        head(form, "Multi-locks, one rule off", &columns);
+
+    fn harm(harm: Harm) -> &'static str {
+        harm.name()
     }
-    unexpected + all.iter().filter(|case| !is_broken(case, form)).count()
-}
 
-fn is_sound(scene: &'static Scene, form: Form) -> bool {
-    let (found, lines) = search(whole(scene));
-    print_whole(form, (scene.name, scene.about), &found, &lines)
-}
+    fn explore(play: Play) -> Found<Act> {
+        explore(play, play.watch.is_some())
+    }
 
-fn is_broken(case: &Case, form: Form) -> bool {
-    let (found, lines) = search(case.play());
-    print_broken(form, (case.rule, case.flaw, case.scene.name), &found, &lines)
+    fn describe(play: &Play, acts: &[Act]) -> Vec<String> {
+        describe(play, acts)
+    }
 }
 
 /// Describes a schedule, one line for each event.

@@ -2,9 +2,11 @@
 
 use leasehold_spec::mutant::Mutant;
 
+use crate::models::family;
+
 /// How often each fault may still happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Budget {
+pub(in crate::models) struct Budget {
     pub(super) lost_pushes: u8,
     pub(super) cuts: u8,
     pub(super) crashes: u8,
@@ -12,7 +14,7 @@ pub(super) struct Budget {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Scene {
+pub(in crate::models) struct Scene {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
     /// Whether tasks ask for both mutexes by one request at first.
@@ -30,26 +32,17 @@ impl Scene {
     }
 }
 
-/// A scene, with one rule off or none.
+/// The models of multi-locks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Play {
-    pub(super) scene: &'static Scene,
-    pub(super) off: Off,
-    /// The only violation that the search looks for; all of them if `None`.
-    pub(super) watch: Option<Harm>,
-}
+pub(in crate::models) struct MultiLocks;
 
-/// A rule that is switched off: in the store's code, or in the session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Off {
-    Nothing,
-    Store(Mutant),
-    Session(Slip),
-}
+pub(super) type Play = family::Play<MultiLocks>;
+type Off = family::Off<Slip>;
+type Case = family::Case<MultiLocks>;
 
 /// A flaw of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slip {
+pub(in crate::models) enum Slip {
     /// P45: the second task takes its members in another order than the first.
     TakesAsNamed,
     /// P46: a task that gets no reply to the request for both gives nothing back.
@@ -60,36 +53,16 @@ pub(super) enum Slip {
 
 /// A violation of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Harm {
+pub(in crate::models) enum Harm {
     Shared,
     Circle,
     WaitsForEver,
     Orphan,
 }
 
-pub(super) struct Case {
-    pub(super) rule: &'static str,
-    pub(super) flaw: &'static str,
-    pub(super) off: Off,
-    pub(super) scene: &'static Scene,
-    pub(super) harm: Harm,
-}
-
 /// The lengths of a lease and of a claim, in ticks.
 pub(super) const LEASE: u8 = 2;
 pub(super) const CLAIM: u8 = 1;
-
-impl Play {
-    pub(super) fn slips(&self, slip: Slip) -> bool {
-        self.off == Off::Session(slip)
-    }
-}
-
-impl Case {
-    pub(super) const fn play(&self) -> Play {
-        Play { scene: self.scene, off: self.off, watch: Some(self.harm) }
-    }
-}
 
 impl Harm {
     pub(super) const fn name(self) -> &'static str {

@@ -11,7 +11,7 @@ pub(super) const MEMBERS: usize = 2;
 
 /// A session with one connection and one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Task {
+pub(in crate::models) struct Task {
     pub(super) is_dead: bool,
     pub(super) is_stopped: bool,
     /// Whether the store believes that the inbox is attached. The session is connected if it is alive and attached.
@@ -27,7 +27,7 @@ pub(super) struct Task {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Held {
+pub(in crate::models) struct Held {
     pub(super) n: u8,
     pub(super) token: Token,
     /// The tick at which the lease ends.
@@ -35,7 +35,7 @@ pub(super) struct Held {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Phase {
+pub(in crate::models) enum Phase {
     Wants,
     /// It has asked for both by one request.
     AsksForAll,
@@ -49,7 +49,7 @@ pub(super) enum Phase {
 
 /// A request, with the tick at which it was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Ask {
+pub(in crate::models) enum Ask {
     All { n: u8, sent: u8 },
     Queue { member: usize, n: u8, sent: u8 },
     Renew { member: usize, n: u8, token: Token, sent: u8 },
@@ -57,7 +57,7 @@ pub(super) enum Ask {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Message {
+pub(in crate::models) enum Message {
     /// The reply to a request, with one answer, or with one for each mutex. No answer: the store refused all.
     Reply(Ask, Vec<Answer>),
     /// A push about a mutex.

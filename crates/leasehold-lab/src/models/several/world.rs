@@ -14,7 +14,7 @@ use crate::models::server::grant_id;
 const TASKS: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct World {
+pub(in crate::models) struct World {
     pub(super) tick: u8,
     pub(super) mutexes: [Resource; MEMBERS],
     pub(super) tasks: [Task; TASKS],
@@ -26,7 +26,7 @@ pub(super) struct World {
 
 /// An event that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Act {
+pub(in crate::models) enum Act {
     Tick,
     Begin(u8),
     Serve(u8),
