@@ -1,8 +1,7 @@
 //! Measures distkit's read-write lock like the benchmark's own systems: it gets the same tasks in the same protocol. See
 //! README.md, "The protocol of a worker".
 
-// The worker of rslock uses the same file, and each of them uses a part of it.
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the worker of rslock uses this file, too")]
 #[path = "../../rslock/src/task.rs"]
 mod task;
 

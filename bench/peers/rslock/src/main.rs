@@ -1,8 +1,7 @@
 //! Measures rslock like the benchmark's own systems: it gets the same tasks in the same protocol. See README.md, "The
 //! protocol of a worker". The workers of `leasehold-bench` itself are built in the same way, on the same client crate.
 
-// The worker of distkit uses the same file, and each of them uses a part of it.
-#[allow(dead_code)]
+#[expect(dead_code, reason = "the worker of distkit uses this file, too")]
 mod task;
 
 use std::collections::BTreeMap;
