@@ -56,12 +56,15 @@ async fn upgrade(turn: Turn<'_>, lock: &leasehold::RwLock, lease: std::time::Dur
     held.claims(|| reader.check().is_ok());
     // Later reads are not judged: the store ends this grant at some moment of the upgrade.
     held.ended(reader.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{:?}", lost.reason()))));
+    // The history knows the writer as a client of its own. So does the record of what ends with a runtime.
+    let (writer, shift) = (format!("{}/upgraded", turn.me), turn.shift);
+    let turn = Turn { me: &writer, ..turn };
     turn.doing("upgrade");
-    let writer = format!("{}/upgraded", turn.me);
-    let attempt = turn.shift.recorder.attempt(turn.name, &writer);
+    let attempt = turn.shift.recorder.attempt(turn.name, turn.me);
     let upgraded: Result<_, Error> = reader.upgrade().await;
     match upgraded {
-        Ok(guard) => section::run(Turn { me: &writer, ..turn }, attempt, vec![guard], lease).await,
+        Ok(guard) => section::run(turn, attempt, vec![guard], lease).await,
         Err(error) => section::failed(&turn, attempt, &error).await,
     }
+    shift.idle(&writer);
 }
