@@ -17,7 +17,7 @@ use crate::reentry::Handle;
 /// connections, or to limit how many programs do something at the same time.
 ///
 /// Each acquire gets a lease of its own, which the client renews. If a holder dies, its permits come back when its lease
-/// ends. Every other semaphore for Redis that we know loses them, or frees them under a working holder.
+/// ends. (Redisson's `RSemaphore` loses them, and its `RPermitExpirableSemaphore` frees them under a working holder.)
 ///
 /// Waiters are served first come, first served. Nobody overtakes a waiter that asks for more permits than are free, so
 /// permits may be free while others wait.
