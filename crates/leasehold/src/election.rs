@@ -25,8 +25,8 @@ use crate::session::{Notice, Stood, Wait};
 /// mutex of the same name excludes the leader.
 ///
 /// Elections work on all stores. All but a quorum notify observers and have [`Leadership::put`]. On a quorum observers
-/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the right `+hscan`. So far only
-/// `memory:` has [`Leadership::hand_to`].
+/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the rights of names of other kinds
+/// (`+hscan +unlink`). So far only `memory:` has [`Leadership::hand_to`].
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {

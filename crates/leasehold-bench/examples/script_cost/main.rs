@@ -20,7 +20,7 @@ use leasehold_spec::{
 use leasehold_testkit::{RedisServer, Resp, Value, resp};
 
 use gates::GATES;
-use pools::{HOLDERS, POOL_WAITERS};
+use pools::{HOLDERS, POOL_WAITERS, SINGLE};
 
 const NAMES: usize = 60_000;
 const WINDOW: usize = 64;
@@ -41,7 +41,7 @@ fn main() {
     let mut pairs = [[f64::INFINITY; 2]; 4];
     let mut queues = [[f64::INFINITY; 2]; WAITERS.len()];
     let mut renewals = [[f64::INFINITY; 2]; 2];
-    let mut pools = [[f64::INFINITY; 2]; 3 + HOLDERS.len() + POOL_WAITERS.len()];
+    let mut pools = [[f64::INFINITY; 2]; SINGLE.len() + HOLDERS.len() + POOL_WAITERS.len()];
     let mut gates = [f64::INFINITY; GATES.len()];
     let mut scans = f64::INFINITY;
     for _ in 0..ROUNDS {
@@ -82,15 +82,13 @@ fn main() {
     for (waiters, pair) in WAITERS.iter().zip(queues) {
         told(&format!("{waiters} waiting: queue, hand over"), pair);
     }
-    for (what, pair) in
-        ["a reader of a new name", "a reader of a used name", "a permit of a used name"].iter().zip(pools)
-    {
+    for (what, pair) in SINGLE.iter().zip(pools) {
         told(what, pair);
     }
-    for (holders, pair) in HOLDERS.iter().zip(&pools[3..]) {
+    for (holders, pair) in HOLDERS.iter().zip(&pools[SINGLE.len()..]) {
         told(&format!("a reader beside {holders} others"), *pair);
     }
-    for (waiters, pair) in POOL_WAITERS.iter().zip(&pools[3 + HOLDERS.len()..]) {
+    for (waiters, pair) in POOL_WAITERS.iter().zip(&pools[SINGLE.len() + HOLDERS.len()..]) {
         told(&format!("{waiters} writers waiting: queue, hand over"), *pair);
     }
     for (what, [sixteen, one]) in ["mutex", "reader"].iter().zip(renewals) {

@@ -7,6 +7,9 @@ use leasehold_spec::{Acquire, Contention, Op, Patience, Take};
 
 use super::{Bench, TURNS, exchange, granted, id, is_usual_release};
 
+/// The pairs with no other holder.
+pub(super) const SINGLE: [&str; 4] =
+    ["a reader of a new name", "a reader of a used name", "a permit of a new name", "a permit of a used name"];
 /// The numbers of readers that hold beside the one that comes and goes.
 pub(super) const HOLDERS: [usize; 3] = [1, 100, 10_000];
 /// The numbers of writers that wait.
@@ -22,7 +25,7 @@ impl Bench<'_> {
         measured.push(self.pair(2, 0));
         self.take = Take::permits(1, 5);
         self.command(&["FLUSHALL"]);
-        self.pair(1, 0);
+        measured.push(self.pair(1, 0));
         measured.push(self.pair(2, 0));
         self.take = Take::READ;
         for holders in HOLDERS {

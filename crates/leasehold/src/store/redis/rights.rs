@@ -22,7 +22,7 @@ pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +
                           +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
 /// The rights that names of other kinds need beyond those of mutexes. A user of mutexes needs no more than
 /// before there were others.
-pub const POOL_RIGHTS: &str = "+hscan";
+pub const POOL_RIGHTS: &str = "+hscan +unlink";
 /// The rights that a node needs. With `+config|get` the client also sees that the node saves every change before it
 /// replies.
 pub const NODE_RIGHTS: &str = "+eval +evalsha +script|load +get +set +del +type +zadd +zrem +zrange +zmscore +zcard \
@@ -82,7 +82,7 @@ type Command = (&'static str, &'static [&'static str]);
 
 /// The commands that scripts call, and those that bring a script which a server has forgotten. The first exchange with the
 /// server needs other rights, and shows by itself if one is missing.
-const COMMANDS: [Command; 23] = [
+const COMMANDS: [Command; 24] = [
     ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("+get", &["GET", KEY]),
     ("+set", &["SET", KEY, "1"]),
@@ -95,6 +95,7 @@ const COMMANDS: [Command; 23] = [
     ("+hset", &["HSET", KEY, "1", "1"]),
     ("+hdel", &["HDEL", KEY, "1"]),
     ("+hscan", &["HSCAN", KEY, "0"]),
+    ("+unlink", &["UNLINK", KEY]),
     ("+zadd", &["ZADD", KEY, "1", "1"]),
     ("+zrem", &["ZREM", KEY, "1"]),
     ("+zrange", &["ZRANGE", KEY, "0", "0"]),
@@ -126,7 +127,7 @@ mod tests {
             let name = words[..right.matches('|').count() + 1].join("|").to_lowercase();
             assert_eq!(right, format!("+{name}"));
         }
-        assert_eq!(FAMILIES.map(|(_, rights)| rights.asked().count()), [17, 17, 16]);
+        assert_eq!(FAMILIES.map(|(_, rights)| rights.asked().count()), [18, 18, 16]);
     }
 
     /// A script that begins to call a command must bring its right with it, and the server is asked about it.
@@ -158,10 +159,10 @@ mod tests {
     #[test]
     fn missing_rights_are_named() {
         assert_eq!(missing(&[]), [""; 0]);
-        assert_eq!(missing(&[1, 3, 15]), ["+evalsha", "+set", "+pubsub|numsub"]);
+        assert_eq!(missing(&[1, 3, 16]), ["+evalsha", "+set", "+pubsub|numsub"]);
         assert_eq!(missing(&[99]), [""; 0]);
-        let every_key: Vec<usize> = (2..=13).collect();
+        let every_key: Vec<usize> = (2..=14).collect();
         assert_eq!(missing(&every_key), [""; 0], "a user of other names");
-        assert_eq!(missing(&[&every_key[..], &[14]].concat()), ["+time"]);
+        assert_eq!(missing(&[&every_key[..], &[15]].concat()), ["+time"]);
     }
 }

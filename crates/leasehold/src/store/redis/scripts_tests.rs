@@ -44,7 +44,7 @@ fn digests_change_only_with_the_code() {
         ("revoke", "add147731d29c94de1162e7d563bceb26aa3d5c2"),
         ("settle", "01b9120af771cdfebb09ce54fdc403543a763177"),
         ("inspect", "77e813ddefbc1cc5ff18712d56c66fec6747e105"),
-        ("pool/acquire", "f1df56b981d3a81c3938b574846f71a2453fa3a5"),
+        ("pool/acquire", "c42865215a56312ccd87270941fc1ec9d6061cf7"),
         ("pool/renew", "383ba7462fc69a112a66011d03109991d934ec7e"),
         ("pool/release", "cf9db3986ee00a0458576132a9ed2b00ba493e46"),
         ("pool/cool_down", "bf9d55ec01018bc272797c72f0ec1d7ec3245016"),
@@ -56,7 +56,7 @@ fn digests_change_only_with_the_code() {
         ("pool/create", "499d98ae6e10891bc2fc075ce9c27956e0498e33"),
         ("pool/state", "611af67b9b075663ea364d824780995410bc3028"),
         ("pool/count_down", "6c6a3c78a35401fc7cb55bb3f755418e8e37857e"),
-        ("pool/delete", "22570425beb335a655e3262594710dbc11a77c7c"),
+        ("pool/delete", "d9714f6fcef6ab28f622e482182ddb5bfe3d98e1"),
         ("pool/revoke", "3fb6143fef2ab100d016ad93e5b97bc8b87dd7a3"),
         ("pool/settle", "2e6f25c147e22fc6040d147d3f78a72d22a5a58f"),
         ("pool/inspect", "92a4ddfd05e2a6fd11635dad530bafd4f01cc1c8"),
@@ -85,10 +85,11 @@ fn time_is_asked_for_once() {
 /// If a script fails before its messages, nobody has got a message about something that was not stored (P5).
 #[test]
 fn a_message_is_the_last_thing_that_a_script_does() {
-    const WRITES: [&str; 10] = [
+    const WRITES: [&str; 11] = [
         "'SET'",
         "'SETRANGE'",
         "'DEL'",
+        "'UNLINK'",
         "'HSET'",
         "'HDEL'",
         "'ZADD'",

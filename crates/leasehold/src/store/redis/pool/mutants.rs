@@ -46,6 +46,8 @@ pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-pool-p34-message-is-silent", "pool/release", "if pool.rest == 'M' and at > before then", "if false then"),
     // A renewal raises the bound to its own end: the lease that ends before it is not found.
     ("lua-pool-p35-renewal-raises", "pool/renew", "if soonest - now > lease_us then soonest", "if true then soonest"),
+    // A new name has no bound: its first lease never ends.
+    ("lua-pool-p35-begins-unbounded", "pool/acquire", "units, now, end_us, now, keep)", "units, now, 9e15, now, keep)"),
     ("lua-pool-p35-trusts-cursors", "pool/acquire", "if cursor == '0' and not is_one_step then", "if false then"),
     ("lua-pool-p35-scan-forgets", "pool/settle", "least_us = math.min(least_us, end_us)", ""),
     ("lua-pool-p36-lost", "pool/release", "and 'OTHER' or got", "and 'RELEASED 1 1 N D -' or got"),

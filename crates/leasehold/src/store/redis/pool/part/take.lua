@@ -4,9 +4,18 @@ local sub, field = string.sub, 'g' .. string.sub(ARGV[1], ID.public)
 local got = redis.pcall('HMGET', KEYS[1], 'r', 'q', field)
 local record = got[1]
 if not record and not got.err and sub(ARGV[3], POOL.kind) ~= 'M' and redis.call('EXISTS', KEYS[1]) == 0 then
-  record = ARGV[3] .. '0000000000000000000000000000' .. '9000000000000000' .. '00000000000000000000000000000000--'
---&
-    .. '----------------------------------------------------------------' .. '9000000000000000'
+  -- A new name: its record is written without a look at one.
+  local units, end_us = sub(share, SHARE.units) + 0, now + ARGV[2] * 1000
+  if units > 0 and units <= sub(ARGV[3], POOL.limit) + 0 then
+    local keep = end_us + ARGV[2] * 1000 + 60000000
+    local flags = sub(share, SHARE.mode) == 'U' and 'U-' or '--'
+    redis.call('HSET', KEYS[1], 'r',
+      string.format('%s%06.0f000001%s%016.0f%s%016.0f', ARGV[3], units, now, end_us, now, keep) .. flags
+      .. '----------------------------------------------------------------' .. '9000000000000000',
+      field, sub(ARGV[1], ID.nonce) .. 'H' .. share .. now .. now .. ARGV[2] .. ARGV[5])
+    redis.call('PEXPIRE', KEYS[1], string.format('%.0f', ARGV[2] * 2 + 60000))
+    return now
+  end
 end
 if record and not got[2] and not got[3] and #record == POOL.size and sub(record, POOL.version.to.limit) == ARGV[3]
   and now < sub(record, POOL.soonest) and now > sub(record, POOL.last) and now >= sub(record, POOL.newest)
