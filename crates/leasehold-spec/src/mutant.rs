@@ -205,6 +205,8 @@ pub enum Mutant {
     P27ChangesUnderOthers,
     /// P27: every request of a client waits behind all of its earlier requests.
     P27AllWait,
+    /// P27: new locks spend the reserve of a full disk.
+    P27SpendsReserve,
     /// P27: a process that has a removed directory open goes on with it.
     P27StaysBehind,
     /// P27: leases from before a boot of the host are still held after it.

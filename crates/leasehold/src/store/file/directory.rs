@@ -95,6 +95,12 @@ impl Directory {
         Some(FileKey::of(&stat))
     }
 
+    /// Returns the length of a file in it.
+    pub(super) fn length(&self, name: &str) -> Option<i64> {
+        let stat = rustix::fs::statat(&self.dir, name, rustix::fs::AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(stat.st_size)
+    }
+
     pub(super) fn remove(&self, name: &str) -> Result<(), Errno> {
         rustix::fs::unlinkat(&self.dir, name, rustix::fs::AtFlags::empty())
     }

@@ -77,7 +77,7 @@ impl Trouble {
     }
 }
 
-fn full(path: &Path) -> Error {
+pub(super) fn full(path: &Path) -> Error {
     let message =
         format!("the disk of {} is full, and nothing was changed: free some space, and try again", path.display());
     Error::new(ErrorKind::Store, message)

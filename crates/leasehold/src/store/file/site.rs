@@ -17,7 +17,7 @@ use super::cells::Bad;
 use super::database::{self, DATABASE, Database};
 use super::default;
 use super::directory::Directory;
-use super::fault::Trouble;
+use super::fault::{self, Trouble};
 use super::latches;
 use super::layout;
 use super::live::Live;
@@ -165,6 +165,10 @@ impl Site {
             for (name, op) in batch {
                 if layout::needs_pools(op) && !database.has_pools {
                     all.push(Err(Trouble::Refused(layout::only_mutexes(path))));
+                    continue;
+                }
+                if ballast::refuses(&self.directory, op) {
+                    all.push(Err(Trouble::NoRoom(fault::full(path))));
                     continue;
                 }
                 let remembered = stepped.take(name, known);
