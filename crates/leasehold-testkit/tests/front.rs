@@ -198,7 +198,11 @@ impl Play {
                 let label = (*self.random.pick(&["", "leader/2", "ö"])).to_owned();
                 (Op::Put { id, token: self.token(id), label }, None)
             }
-            Some(id) if choice < 38 => {
+            Some(id) if choice < 35 => {
+                let label = (*self.random.pick(&["", "leader/2", "ö"])).to_owned();
+                (Op::HandTo { id, token: self.token(id), label }, None)
+            }
+            Some(id) if choice < 39 => {
                 let holder: PublicId = id.public();
                 let grace_ms = *self.random.pick(&[0, 1, 5, 5_000]);
                 (Op::Revoke { holder, token: self.token(id), grace_ms }, None)

@@ -24,9 +24,9 @@ use crate::session::{Notice, Stood, Wait};
 /// served, and leads like a holder: with a token, a lease that the client renews, and a signal if the lease is lost. A
 /// mutex of the same name excludes the leader.
 ///
-/// Elections work on all stores. All but a quorum notify observers and have [`Leadership::put`]. On a quorum observers
-/// poll, at least every 5 s. So does an observer on a Redis whose user lacks the rights of names of other kinds
-/// (`+hscan +unlink`). So far only `memory:` has [`Leadership::hand_to`].
+/// Elections work on all stores. All but a quorum notify observers, and have [`Leadership::put`] and
+/// [`Leadership::hand_to`]. On a quorum observers poll, at least every 5 s. So does an observer on a Redis whose user lacks
+/// the rights of names of other kinds (`+hscan +unlink`).
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
@@ -181,7 +181,7 @@ impl Leadership {
     ///
     /// If no live candidate with this value waits, nothing changes: this returns the leadership, and this candidate leads
     /// on. If the new leader dies right after the hand-over, the first of the others leads about a second later. Two round
-    /// trips.
+    /// trips. Redis looks at the candidates in their order, for about 3 µs each.
     ///
     /// # Cancel safety
     ///
@@ -193,7 +193,7 @@ impl Leadership {
     /// After each error this candidate does not lead any more.
     ///
     /// - `Lost`: it did not lead before.
-    /// - `Unsupported`: the store cannot hand over to a named candidate. This candidate resigns.
+    /// - `Unsupported`: the store is a quorum, which cannot hand over to a named candidate. This candidate resigns.
     /// - Those of [`Mutex::inspect`](crate::Mutex::inspect). After `Unreachable` the named candidate may lead; otherwise
     ///   this one resigns.
     pub async fn hand_to(self, value: &str) -> Result<Option<Self>> {

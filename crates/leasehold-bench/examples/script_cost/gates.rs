@@ -1,4 +1,4 @@
-//! The cost of condition variables and latches.
+//! The cost of condition variables, of latches, and of a hand-over to a named candidate.
 
 use std::collections::VecDeque;
 
@@ -12,13 +12,15 @@ use super::{Bench, FAR_US, TURNS, exchange, id, queues};
 const STANDING: u64 = 100;
 
 /// The rows, in the order in which they are printed.
-pub(super) const GATES: [&str; 6] = [
+pub(super) const GATES: [&str; 8] = [
     "queue at a condition, beside 100",
     "notify one of 100 waiters",
     "spend",
     "count down a new latch",
     "count down after 99,000 others",
     "delete a latch with 100,000 counts",
+    "look for a candidate among 100",
+    "look for a candidate among 9,999",
 ];
 
 impl Bench<'_> {
@@ -27,7 +29,23 @@ impl Bench<'_> {
         let [queue, notify, spend] = self.condition();
         self.command(&["FLUSHALL"]);
         let [first, last, delete] = self.latch();
-        [queue, notify, spend, first, last, delete]
+        let [few, many] = [100, 9_999].map(|candidates| self.absent_candidate(candidates));
+        [queue, notify, spend, first, last, delete, few, many]
+    }
+
+    /// A leader hands over to somebody who is not there: the script looks at each candidate, and changes nothing.
+    fn absent_candidate(&mut self, candidates: usize) -> f64 {
+        const LOOKS: u32 = 20;
+        self.command(&["FLUSHALL"]);
+        let name = self.names[0].clone();
+        let (ids, token) = self.queue(&name, candidates);
+        let mut spent = 0.0;
+        for _ in 0..LOOKS {
+            let (answer, us) = self.ask(&Op::HandTo { id: ids[0], token, label: "nobody".into() });
+            assert!(answer.starts_with("NOWAITER"), "{answer}");
+            spent += us;
+        }
+        spent / f64::from(LOOKS)
     }
 
     /// In each turn the first waiter is notified, spends the notification, and another one comes.

@@ -105,11 +105,22 @@ pub(super) fn reserve(wanted: &str) -> Option<Op> {
 
 /// Decodes the arguments of `put.lua`.
 pub(super) fn put(held: &str, label: &str) -> Option<Op> {
+    let (id, token, label) = held_and_label(held, label)?;
+    Some(Op::Put { id, token, label })
+}
+
+/// Decodes the arguments of `hand_to.lua`.
+pub(super) fn hand_to(held: &str, label: &str) -> Option<Op> {
+    let (id, token, label) = held_and_label(held, label)?;
+    Some(Op::HandTo { id, token, label })
+}
+
+fn held_and_label(held: &str, label: &str) -> Option<(GrantId, Token, String)> {
     let mut fields = Fields(held);
     let (token, id) = (fields.token()?, fields.id()?);
     fields.end()?;
     let (length, label) = label.split_at_checked(3)?;
-    (number(length, 3)? == label.len() as u64).then(|| Op::Put { id, token, label: label.to_owned() })
+    (number(length, 3)? == label.len() as u64).then(|| (id, token, label.to_owned()))
 }
 
 /// Decodes the arguments of `revoke.lua`.

@@ -2,12 +2,13 @@
 
 use std::cmp::Ordering;
 
-use leasehold_spec::{Answer, Event, From, Grant, Lapse, Op, Outcome, Renew, Resource, Rest};
+use leasehold_spec::{Answer, Event, From, Grant, GrantId, Lapse, Op, Outcome, Renew, Resource, Rest};
 use leasehold_testkit::differential::Seen;
 
 /// The model before a step, by which its case is recognized.
 pub(crate) struct Before {
     grant: Option<Grant>,
+    head: Option<GrantId>,
     ticket: Option<u64>,
     lapses: Vec<Lapse>,
     kept_until_us: u64,
@@ -16,7 +17,8 @@ pub(crate) struct Before {
 impl Before {
     pub(crate) fn of(model: &Resource, op: &Op) -> Self {
         let (grant, lapses) = (model.grants.sole().cloned(), model.lapses.clone());
-        Self { grant, ticket: ticket(model, op), lapses, kept_until_us: model.keep_until_us }
+        let head = model.queue.front().map(|entry| entry.id);
+        Self { grant, head, ticket: ticket(model, op), lapses, kept_until_us: model.keep_until_us }
     }
 
     /// Returns the cases of a step that led to this model.
@@ -31,6 +33,9 @@ impl Before {
             && grant.range < acquire.range
         {
             cases.push("range cut");
+        }
+        if let (Op::HandTo { .. }, Outcome::Released, Some(grant)) = (op, &expected.outcome, after) {
+            cases.push(if self.head == Some(grant.id) { "handed to the first" } else { "handed past others" });
         }
         cases.extend(self.range(model, op));
         let cools = |grant: Option<&Grant>| grant.is_some_and(|grant| !grant.is_held());
@@ -163,9 +168,12 @@ const OUTCOMES: [&str; 19] = [
 ];
 
 /// Cases that every run must meet, however rare they are.
-const RARE: [&str; 24] = [
+const RARE: [&str; 27] = [
     "more",
     "put",
+    "no waiter",
+    "handed to the first",
+    "handed past others",
     "came back to its place",
     "forgotten",
     "sixteen lapses",

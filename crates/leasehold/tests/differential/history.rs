@@ -236,6 +236,22 @@ impl<'a> History<'a> {
         self.apply(lock, &Op::Put { id, token, label });
     }
 
+    /// Hands to the label of a waiter, or to another one.
+    fn hand_to(&mut self, lock: usize) {
+        let Some(at) = self.one_of(lock) else { return };
+        let (id, token) = (self.attempts[at].acquire.id, self.token(at));
+        self.hand_to_as(lock, id, token);
+    }
+
+    fn hand_to_as(&mut self, lock: usize, id: GrantId, token: Token) {
+        let queue = &self.locks[lock].model.queue;
+        let label = match queue.is_empty() || self.random.chance(20) {
+            true => (*self.random.pick(&LABELS)).to_owned(),
+            false => queue[self.random.index(queue.len())].label.clone(),
+        };
+        self.apply(lock, &Op::HandTo { id, token, label });
+    }
+
     /// Returns a renewal, mostly with the length of the grant, as a session sends it.
     fn renewal(&mut self, lock: usize, id: GrantId, token: Token) -> Renew {
         let from = if self.random.chance(70) { From::Now } else { From::Grant };

@@ -82,6 +82,7 @@ impl Store for FileStore {
 
     fn profile(&self) -> StoreProfile {
         StoreProfile {
+            names_successors: true,
             kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
             ..StoreProfile::default()
         }

@@ -1,8 +1,8 @@
 //! The record of a name: it is read before a step, and the changes are written after the step.
 //!
-//! A step changes little of a queue: it drops waiters at the head, and removes, moves or adds the waiter of the request. So
-//! the number of written rows does not grow with the queue. The number of read rows does, unless nobody else has
-//! changed the name in the meantime: then its stamp is the one that is remembered with the queue.
+//! A step changes little of a queue: it drops waiters at the head or one that the holder names, and removes, moves or adds
+//! the waiter of the request. So the number of written rows does not grow with the queue. The number of read rows does,
+//! unless nobody else has changed the name in the meantime: then its stamp is the one that is remembered with the queue.
 
 use std::collections::HashMap;
 
@@ -288,9 +288,11 @@ impl Record {
         let Some(before) = &self.before else { return Ok(()) };
         let kind = self.resource.kind;
         let others = |entry: &&Entry| Some(entry.id) != subject;
-        let head = self.resource.queue.iter().find(others).map(|entry| entry.id);
-        let dropped = before.queue.iter().filter(|(id, _)| Some(*id) != subject);
-        for (gone, ticket) in dropped.take_while(|(id, _)| Some(*id) != head) {
+        let mut left = self.resource.queue.iter().filter(others).map(|entry| entry.id).peekable();
+        for (gone, ticket) in before.queue.iter().filter(|(id, _)| Some(*id) != subject) {
+            if left.next_if_eq(gone).is_some() {
+                continue;
+            }
             let seq = self.seqs.remove(gone).ok_or_else(|| Bad::Nonsense("a waiter has no row".into()))?;
             delete(db, id, *ticket, seq)?;
         }

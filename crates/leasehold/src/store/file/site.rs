@@ -371,7 +371,7 @@ fn note_ended(db: &Connection, name: &Name, record: &Record, (op, deliveries): (
     }
     // A holder that was stopped for the whole grace has not read that its grant was revoked. A holder that gives the
     // lease back itself needs no message.
-    let ends_attempt = matches!(op, Op::Release { .. } | Op::Leave { .. } | Op::CoolDown { .. });
+    let ends_attempt = matches!(op, Op::Release { .. } | Op::Leave { .. } | Op::CoolDown { .. } | Op::HandTo { .. });
     for Grant { id, token, range, .. } in record.revoked_and_ended() {
         if !ends_attempt || op.subject() != Some(*id) {
             news::note_ended(db, name, (*id, *token, *range), most)?;

@@ -10,7 +10,6 @@ use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
 use crate::error::Error;
-use crate::store::lacks;
 
 /// The limits of fields: times in µs have 16 digits, lengths in ms have 8, and the length of a label has 3.
 pub(super) const TIME_END: u64 = field!(TIME.us).end();
@@ -58,15 +57,15 @@ impl Call {
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
                 begin(Script::Revoke).and(seen).and(grace_ms.to_string())
             }
-            Op::Put { id, token, label } => {
-                let length = below(label.len() as u64, LABEL_END, "label")?;
-                let label = [Fields::new().decimal(length, LABEL_LENGTH).as_ref(), label.as_bytes()].concat();
-                begin(Script::Put).and(Fields::new().decimal(token.get(), field!(TOKEN.number)).id(id)).and(label)
+            Op::Put { id, token, label } => begin(Script::Put)
+                .and(Fields::new().decimal(token.get(), field!(TOKEN.number)).id(id))
+                .and(label_of(label)?),
+            Op::HandTo { id, token, label } => {
+                let held = Fields::new().decimal(token.get(), field!(TOKEN.number)).id(id);
+                begin(Script::HandTo).and(held).and(label_of(label)?)
             }
             Op::Settle => begin(Script::Settle),
             Op::Inspect => begin(Script::Inspect),
-            // See `StoreProfile::names_successors`.
-            Op::HandTo { .. } => return Err(lacks(op)),
             Op::Lower { .. }
             | Op::Resize { .. }
             | Op::Notify { .. }
@@ -195,6 +194,12 @@ pub(super) fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
         }
     };
     Ok((who, bounds))
+}
+
+/// Returns a label as an argument of its own.
+fn label_of(label: &str) -> Result<Vec<u8>, Error> {
+    let length = below(label.len() as u64, LABEL_END, "label")?;
+    Ok([Fields::new().decimal(length, LABEL_LENGTH).as_ref(), label.as_bytes()].concat())
 }
 
 /// Returns the end of a record: number of tokens and label.
@@ -339,6 +344,7 @@ mod tests {
             (Op::CoolDown { id, used, for_ms: 1 }, 3),
             (Op::Revoke { holder: id.public(), token, grace_ms: 1 }, 2),
             (Op::Put { id, token, label: "ä".to_owned() }, 2),
+            (Op::HandTo { id, token, label: "ä".to_owned() }, 2),
             (Op::Settle, 0),
             (Op::Inspect, 0),
         ];

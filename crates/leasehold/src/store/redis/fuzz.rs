@@ -210,7 +210,7 @@ fn range() -> impl Strategy<Value = u64> {
 
 /// Returns an answer, and the reply of the script. No lease ends before the time of the reply.
 fn answer() -> impl Strategy<Value = (Answer, String)> {
-    let outcome = (0..18_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7), range(), (id(), text()));
+    let outcome = (0..19_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7), range(), (id(), text()));
     let parts = (0..10_u64.pow(15), token(), contention(), rest(), any::<Option<u16>>(), outcome);
     parts.prop_map(|(now_us, highest, contention, rest, claim, (which, token, ticket, length_ms, range, about))| {
         let (left_us, small) = (length_ms * 1000, u32::try_from(length_ms).unwrap());
@@ -241,7 +241,8 @@ fn answer() -> impl Strategy<Value = (Answer, String)> {
             13 => ("COUNTED", Outcome::Counted { left: small, born: token }, format!(" {small} {:016}", token.get())),
             14 => ("DELETED", Outcome::Deleted, String::new()),
             15 => ("PUT", Outcome::Put, String::new()),
-            16 => ("REFUSED", Outcome::Refused(Refusal::Absent), " absent L 000000".to_owned()),
+            16 => ("NOWAITER", Outcome::NoWaiter, String::new()),
+            17 => ("REFUSED", Outcome::Refused(Refusal::Absent), " absent L 000000".to_owned()),
             _ => ("REVOKING", Outcome::Revoking { left_us }, format!(" {lease}")),
         };
         let handed_claim_ms = claim.map(u64::from);

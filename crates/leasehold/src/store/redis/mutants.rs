@@ -195,6 +195,9 @@ const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-q-give-back-ends", "node/give_back", "state ~= 'F' and state ~= 'C' and id", "state ~= 'F' and id"),
     ("lua-q-grants-what-cools", "node/ask", "state == 'C' or state ~= 'F' and", "state ~= 'F' and"),
     ("lua-p48-puts-for-any", "put", "token .. id == ARGV[1]", "true"),
+    ("lua-p51-hands-for-any", "hand_to", "token .. id == ARGV[1]", "true"),
+    ("lua-p51-hands-to-any", "hand_to", "sub(waiter, ENTRY.label_length.from) == ARGV[2]", "true"),
+    ("lua-p51-names-the-dead", "hand_to", "if alive then\n        local", "if true then\n        local"),
     ("lua-p9-says-nobody", "renew", "counts > 0 and ' O '", "false and ' O '"),
 ];
 

@@ -169,6 +169,7 @@ fn report(text: &str) -> Option<Answer> {
         "SETTLED" => Outcome::Settled,
         "REFUSED" => Outcome::Refused(refusal(&mut words)?),
         "PUT" => Outcome::Put,
+        "NOWAITER" => Outcome::NoWaiter,
         "NOTIFIED" => Outcome::Notified { count: small(&mut words)? },
         "SPENT" => Outcome::Spent,
         "COUNTED" => Outcome::Counted { left: small(&mut words)?, born: words.token()? },

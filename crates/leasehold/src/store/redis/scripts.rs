@@ -23,6 +23,8 @@ pub enum Script {
     Reserve,
     /// Changes the label of a grant.
     Put,
+    /// Gives the lease to the waiter that the holder names.
+    HandTo,
     /// Stops waiting.
     Leave,
     /// Gives the lease back, and grants it to nobody for a while.
@@ -123,11 +125,12 @@ struct Row {
 }
 
 #[rustfmt::skip]
-static TABLE: [Row; 35] = {
+static TABLE: [Row; 36] = {
     use Family::{Locks, Node, Pools};
     use Flags::{AllowOom, NoWrites, Plain};
     use Script::{
-        Acquire, CoolDown, Inspect, Leave, NodeAsk, NodeBegin, NodeCoolDown, NodeEnter, NodeGiveBack, NodeInspect,
+        Acquire, CoolDown, HandTo, Inspect, Leave,
+        NodeAsk, NodeBegin, NodeCoolDown, NodeEnter, NodeGiveBack, NodeInspect,
         NodeRenew, NodeRevoke, NodeSettle, PoolAcquire, PoolCoolDown, PoolCountDown, PoolCreate, PoolDelete,
         PoolInspect, PoolLeave, PoolLower, PoolNotify, PoolRelease, PoolRenew, PoolResize, PoolRevoke, PoolSettle,
         PoolSpend, PoolState, Put, Release, Renew, Reserve, Revoke, Settle,
@@ -143,6 +146,8 @@ static TABLE: [Row; 35] = {
             flags: AllowOom, arguments: 1..=1, each: 0, replies: &["RESERVED", "LOST"] },
         Row { script: Put, family: Locks, name: "put", own: include_str!("put.lua"),
             flags: AllowOom, arguments: 2..=2, each: 0, replies: &["PUT", "LOST"] },
+        Row { script: HandTo, family: Locks, name: "hand_to", own: include_str!("hand_to.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["RELEASED", "NOWAITER", "LOST"] },
         Row { script: Leave, family: Locks, name: "leave", own: include_str!("leave.lua"),
             flags: AllowOom, arguments: 1..=2, each: 0, replies: &["LEFT"] },
         Row { script: CoolDown, family: Locks, name: "cool_down", own: include_str!("cool_down.lua"),

@@ -115,7 +115,8 @@ impl History<'_> {
                 self.acquire_anew(lock, session, place);
             }
             31 => self.reserve(lock),
-            32..=34 => self.put(lock),
+            32..=33 => self.put(lock),
+            34 => self.hand_to(lock),
             35..=44 => self.look(lock),
             45..=50 => self.release(lock),
             51..=53 => self.cool_down(lock),
@@ -164,6 +165,10 @@ impl History<'_> {
             (Some(grant), _) if self.random.chance(25) => {
                 let used = self.used(lock, grant.token);
                 self.apply(lock, &Op::Leave { id: grant.id, used });
+                true
+            }
+            (Some(grant), _) if !self.locks[lock].model.queue.is_empty() && self.random.chance(30) => {
+                self.hand_to_as(lock, grant.id, grant.token);
                 true
             }
             (Some(grant), _) if self.random.chance(40) => {

@@ -75,8 +75,17 @@ impl Rig {
             }
             22..=25 => self.op_of_kind(number, (id, token)),
             26 => Op::Put { id, token, label: ["", "10.0.0.3:7000"][self.dice.below(2) as usize].into() },
+            21 | 27 if self.kind == Kind::Mutex => self.hand_to(id, token),
             _ => Op::Inspect,
         }
+    }
+
+    /// Hands over to a label: often that of the last waiter, and seldom one that nobody has.
+    fn hand_to(&mut self, id: GrantId, token: Token) -> Op {
+        let mut labels = vec!["nobody".to_owned()];
+        labels.extend(self.model.queue.iter().map(|entry| entry.label.clone()));
+        let last = labels.last().filter(|_| self.dice.below(2) == 0).cloned();
+        Op::HandTo { id, token, label: last.unwrap_or_else(|| self.dice.pick(&labels).clone()) }
     }
 
     /// Returns a request that is for conditions, or one that is for latches.
@@ -158,7 +167,7 @@ impl Rig {
             lease_ms: 100 + self.dice.below(10) * self.dice.below(10_000),
             not_after_us: if self.dice.below(15) == 0 { now_us - 1 } else { now_us + 1_000 },
             patience: if self.dice.below(5) == 0 { Patience::Try } else { Patience::Queue(place) },
-            label: ["", "host/1", "Ä 'quoted'"][self.dice.below(3) as usize].into(),
+            label: ["", "host/1", "host/2", "host/3", "Ä 'quoted'"][self.dice.below(5) as usize].into(),
             range: [1, 2, RANGE_MAX][self.dice.below(3) as usize],
         }
     }

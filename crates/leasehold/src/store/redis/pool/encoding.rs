@@ -28,7 +28,7 @@ impl Encoding {
             | Op::CreateLatch { .. }
             | Op::CountDown { .. }
             | Op::DeleteLatch { .. } => Self::Pool,
-            Op::Reserve { .. } | Op::Put { .. } => Self::Mutex,
+            Op::Reserve { .. } | Op::Put { .. } | Op::HandTo { .. } => Self::Mutex,
             _ => Self::of(guess.kind),
         }
     }
