@@ -161,8 +161,11 @@ impl Stage {
 /// Polls until `done`, for a state that sends no event.
 pub(super) async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let looking = async {
+        // Ever more rarely: to look at a thousand waiters keeps a small machine busy.
+        let mut pause = LOOK;
         while !done().await {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 3 / 2).min(32 * LOOK);
         }
     };
     assert!(tokio::time::timeout(SOON, looking).await.is_ok(), "in vain: {what}");
