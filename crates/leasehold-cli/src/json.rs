@@ -137,6 +137,7 @@ fn kind(kind: Kind) -> &'static str {
         Kind::Semaphore => "semaphore",
         Kind::Condition => "condition",
         Kind::Latch => "latch",
+        Kind::Barrier => "barrier",
         _ => "other",
     }
 }

@@ -54,7 +54,8 @@ pub enum Outcome {
         token: Token,
         /// The time left of the lease, counted from the `now_us` of the answer.
         left_us: u64,
-        /// The number of tokens that are reserved, counted from `token`.
+        /// The number of tokens that are reserved, counted from `token`. Of a barrier: the place of the arrival, counted
+        /// from the last one of its round, which has 1 (P52).
         range: u64,
     },
     /// The attempt waits.
@@ -219,7 +220,8 @@ pub enum Refusal {
         /// The number of units of the name.
         limit: u32,
     },
-    /// There is no such latch: it was not created, was deleted, or has expired (P44).
+    /// There is no such latch: it was not created, was deleted, or has expired (P44). Or the round of a barrier was broken
+    /// (P52).
     Absent,
     /// An upgrade names a grant that is not held, or that cannot be upgraded (P37).
     NoGrant,
@@ -242,7 +244,7 @@ pub struct Delivery {
     pub token: Token,
     /// The time left of the lease. For [`Event::Ending`], the time left of the lease that ends.
     pub left_us: u64,
-    /// The number of tokens that are reserved for the grant, counted from `token`.
+    /// The number of tokens that are reserved for the grant, counted from `token`. Of a barrier: see [`Outcome::Granted`].
     pub range: u64,
     /// The event that the message reports.
     pub event: Event,

@@ -44,6 +44,8 @@ pub const GRANTS_MAX: u32 = 100_000;
 pub const PERMITS_MAX: u32 = 999_999;
 /// The largest number of count-downs of a latch.
 pub const COUNTS_MAX: u32 = 100_000;
+/// The largest number of parties of a barrier. One step grants to all of them.
+pub const PARTIES_MAX: u32 = 256;
 /// The largest number of bytes in a name.
 pub const NAME_MAX: usize = 255;
 /// The largest number of bytes in the label of a holder.

@@ -135,6 +135,16 @@ pub enum Op {
     Inspect,
 }
 
+impl Acquire {
+    /// Returns the place to which the request comes back, if it knows one.
+    pub(crate) fn ticket(&self) -> Option<u64> {
+        match &self.patience {
+            Patience::Try => None,
+            Patience::Queue(place) => place.ticket,
+        }
+    }
+}
+
 impl Op {
     /// Returns the grant or the attempt that the request concerns, if it names one by its whole ID. Of the waiters, the
     /// request can put only this one into the queue, or move or change it.

@@ -14,7 +14,7 @@ use crate::take::{Kind, Mode, Take};
 pub(crate) fn looks_at_waiters(resource: &Resource) -> bool {
     match resource.kind {
         Kind::Mutex => resource.grants.units() < resource.limit,
-        Kind::ReadWrite | Kind::Semaphore | Kind::Condition | Kind::Latch => {
+        Kind::ReadWrite | Kind::Semaphore | Kind::Condition | Kind::Latch | Kind::Barrier => {
             resource.upgrade.is_none()
                 && (resource.grants.units() < resource.limit || !is_on(Mutant::P33DeadHeadBlocks))
         }
@@ -23,8 +23,10 @@ pub(crate) fn looks_at_waiters(resource: &Resource) -> bool {
 
 /// Whether this many units are free, for a grant of this mode. Nobody is admitted while an upgrade waits.
 pub(crate) fn fits(resource: &Resource, units: u32, mode: Mode) -> bool {
-    if resource.kind == Kind::Latch {
-        return exists(resource) && resource.latch.left(resource.limit) == 0;
+    match resource.kind {
+        Kind::Latch => return exists(resource) && resource.latch.left(resource.limit) == 0,
+        Kind::Barrier => return resource.limit == 1,
+        Kind::Mutex | Kind::ReadWrite | Kind::Semaphore | Kind::Condition => {}
     }
     let is_alone = mode != Mode::Upgradeable || !resource.grants.has_upgradeable();
     is_alone && resource.upgrade.is_none() && resource.grants.units().saturating_add(units) <= resource.limit
@@ -32,7 +34,7 @@ pub(crate) fn fits(resource: &Resource, units: u32, mode: Mode) -> bool {
 
 /// Whether this many units can ever be free (P40). The limit of a condition variable grows with each notification.
 pub(crate) fn fits_at_all(resource: &Resource, units: u32) -> bool {
-    matches!(resource.kind, Kind::Condition | Kind::Latch) || (1..=resource.limit).contains(&units)
+    !resource.kind.has_holders() || (1..=resource.limit).contains(&units)
 }
 
 /// Gives a name that has no record its kind and its limit.
@@ -60,6 +62,23 @@ pub(crate) fn refusal(resource: &Resource, take: &Take) -> Option<Refusal> {
         return Some(Refusal::Other { kind, limit });
     }
     (!fits_at_all(resource, take.units) && !is_on(Mutant::P40TooBigWaits)).then_some(Refusal::TooMany { limit })
+}
+
+/// Whether the waiters of a name are granted together, and wait in vain if one of them is gone (P52).
+pub(crate) fn waits_together(kind: Kind) -> bool {
+    kind == Kind::Barrier
+}
+
+/// Whether a waiter that asks again without having a place was dismissed. It does not begin to wait anew: the others of its
+/// round do not wait any more (P52).
+pub(crate) fn is_dismissed(kind: Kind, ticket: Option<u64>) -> bool {
+    waits_together(kind) && ticket.is_some() && !is_on(Mutant::P52WaitsAnew)
+}
+
+/// Returns what a statement about a grant says of its range. Of a barrier it is the place of the arrival, counted from the
+/// last one (P52).
+pub(crate) fn stated_range(kind: Kind, grant: &Grant) -> u64 {
+    if waits_together(kind) { grant.units.into() } else { grant.range }
 }
 
 /// Returns the number of tokens that a grant may reserve. The tokens of shared grants would cross (P32).
@@ -99,8 +118,7 @@ pub(crate) fn gives_places_back(kind: Kind) -> bool {
 /// Keeps the record of a kind that has waiters and no grant. Each of its waiters asks at least every
 /// [`LOOK_MAX_MS`](crate::limits::LOOK_MAX_MS).
 pub(crate) fn keep_for_standing_waiter(resource: &mut Resource, now_us: u64) {
-    let has_standing = matches!(resource.kind, Kind::Condition | Kind::Latch);
-    if has_standing && resource.keep_until_us < keep_from(now_us) {
+    if !resource.kind.has_holders() && resource.keep_until_us < keep_from(now_us) {
         resource.keep_until_us = keep_from(now_us) + RETENTION_US;
     }
 }

@@ -32,6 +32,8 @@ pub enum Kind {
     /// A latch: its waiters are granted nothing until it has counted as many count-downs as its limit says, and everything
     /// from then on (P44).
     Latch,
+    /// A barrier: its waiters are granted all at once, as soon as as many wait as its limit says (P52).
+    Barrier,
 }
 
 /// The way in which an acquire takes its units.
@@ -79,6 +81,12 @@ impl Take {
     /// The share of a waiter of a latch.
     pub const OPEN_LATCH: Self = Self { kind: Kind::Latch, limit: 0, units: 1, mode: Mode::Plain };
 
+    /// Returns the arrival of a party at a barrier of this many.
+    #[must_use]
+    pub const fn arrival(parties: u32) -> Self {
+        Self { kind: Kind::Barrier, limit: parties, units: 1, mode: Mode::Plain }
+    }
+
     /// Whether nobody else can hold a grant of the name at the same time.
     #[must_use]
     pub const fn is_exclusive(&self) -> bool {
@@ -97,6 +105,10 @@ impl Mode {
 }
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 6] =
+        [Self::Mutex, Self::ReadWrite, Self::Semaphore, Self::Condition, Self::Latch, Self::Barrier];
+
     /// Whether a name of this kind can have several grants at a time.
     #[must_use]
     pub const fn is_pool(self) -> bool {
@@ -106,7 +118,7 @@ impl Kind {
     /// Whether a waiter of such a name waits for the end of a lease.
     #[must_use]
     pub const fn has_holders(self) -> bool {
-        !matches!(self, Self::Condition | Self::Latch)
+        !matches!(self, Self::Condition | Self::Latch | Self::Barrier)
     }
 
     /// Returns the name of the kind, for messages.
@@ -118,6 +130,7 @@ impl Kind {
             Self::Semaphore => "semaphore",
             Self::Condition => "condition variable",
             Self::Latch => "latch",
+            Self::Barrier => "barrier",
         }
     }
 }

@@ -163,7 +163,7 @@ impl Acquirer {
     async fn acquire_within(&self, wait: Wait) -> Result<Option<Lease>> {
         let operation = match self.settings.take.kind {
             Kind::Semaphore => Operation::Acquire,
-            Kind::Condition | Kind::Latch => Operation::Wait,
+            Kind::Condition | Kind::Latch | Kind::Barrier => Operation::Wait,
             Kind::Mutex | Kind::ReadWrite => Operation::Lock,
         };
         self.enter(wait).await.map_err(|error| self.failed(operation, error))

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use leasehold_spec::limits::LABEL_MAX;
 
+use crate::barrier::Barrier;
 use crate::condvar::Condvar;
 use crate::election::Election;
 use crate::error::{Error, Operation, Result};
@@ -133,6 +134,13 @@ impl Leasehold {
     #[must_use]
     pub fn condvar(&self, name: impl AsRef<str>) -> Condvar {
         Condvar::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Returns the barrier with this name, for this many parties (1 to 256). This does no I/O and never fails: see
+    /// [`Leasehold::mutex`].
+    #[must_use]
+    pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Barrier {
+        Barrier::new(Arc::clone(&self.handle), name.as_ref(), parties)
     }
 
     /// Returns the latch with this name. This does no I/O and never fails: see [`Leasehold::mutex`].

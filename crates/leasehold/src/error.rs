@@ -42,7 +42,7 @@ pub enum Operation {
     Upgrade,
     /// Changing the number of permits: `Semaphore::resize`.
     Resize,
-    /// Waiting for a notification or for a latch: `Condvar::wait`, `Latch::wait` and their like.
+    /// Waiting for a notification, a latch or a barrier: `Condvar::wait`, `Latch::wait`, `Barrier::wait` and their like.
     Wait,
     /// Notifying waiters: `Condvar::notify_one` and `Condvar::notify_all`.
     Notify,
@@ -116,6 +116,9 @@ pub enum ErrorKind {
     Mismatch,
     /// There is no latch of this name: it was not created, was deleted, or was not used for too long. Nothing was changed.
     Absent,
+    /// The round of a barrier was broken: one of its parties is gone or has stopped waiting. Each party that waits gets
+    /// this error, and may arrive again.
+    Broken,
     /// Too few nodes of a quorum vote. The message names each node that does not vote, and the reason.
     Quorum,
     /// A quorum was not initialized: a node has a holder or a waiter, or was emptied in the meantime. The message names
@@ -154,6 +157,12 @@ impl Error {
     pub(crate) fn absent() -> Self {
         let message = "there is no such latch: it was not created, was deleted, or was not used for too long";
         Self::new(ErrorKind::Absent, message)
+    }
+
+    /// Returns the error of a party whose round is over, and was not let through as far as the store knows.
+    pub(crate) fn broken() -> Self {
+        let message = "the round was broken: a party of it died, was out of reach, or stopped waiting. Arrive again";
+        Self::new(ErrorKind::Broken, message)
     }
 
     /// Returns the error for a thread that cannot be started.

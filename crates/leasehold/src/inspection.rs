@@ -49,6 +49,8 @@ pub enum Kind {
     Condition,
     /// A [`Latch`](crate::Latch).
     Latch,
+    /// A [`Barrier`](crate::Barrier).
+    Barrier,
 }
 
 /// The way in which a holder holds, or a waiter wants to hold.
@@ -127,6 +129,7 @@ impl Kind {
             Self::Semaphore => leasehold_spec::Kind::Semaphore.word(),
             Self::Condition => leasehold_spec::Kind::Condition.word(),
             Self::Latch => leasehold_spec::Kind::Latch.word(),
+            Self::Barrier => leasehold_spec::Kind::Barrier.word(),
         }
     }
 }
@@ -145,6 +148,7 @@ impl From<leasehold_spec::Kind> for Kind {
             leasehold_spec::Kind::Semaphore => Self::Semaphore,
             leasehold_spec::Kind::Condition => Self::Condition,
             leasehold_spec::Kind::Latch => Self::Latch,
+            leasehold_spec::Kind::Barrier => Self::Barrier,
         }
     }
 }
@@ -154,7 +158,7 @@ impl Mode {
         match (kind, shown) {
             (Kind::Mutex, _) => Self::Lock,
             (Kind::Semaphore, _) => Self::Permits,
-            (Kind::Condition | Kind::Latch, _) => Self::Notified,
+            (Kind::Condition | Kind::Latch | Kind::Barrier, _) => Self::Notified,
             (Kind::ReadWrite, ShownMode::Upgrade) => Self::Upgrade,
             (Kind::ReadWrite, ShownMode::Upgradeable) => Self::UpgradeableRead,
             (Kind::ReadWrite, ShownMode::Plain) if units == limit => Self::Write,

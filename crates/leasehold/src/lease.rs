@@ -55,6 +55,11 @@ impl Lease {
         self.hold.token
     }
 
+    /// Returns the place of an arrival at a barrier, counted from the last one.
+    pub(crate) fn place(&self) -> u64 {
+        self.hold.place
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.hold.name.as_str()
     }

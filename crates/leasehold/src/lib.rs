@@ -34,6 +34,7 @@
 //! | let a limited number in | [`Leasehold::semaphore`] (not on a quorum) |
 //! | wait until another program has changed something | [`Leasehold::condvar`] (not on a quorum) |
 //! | wait until several programs have done their part | [`Leasehold::latch`] (not on a quorum) |
+//! | go on together, step by step | [`Leasehold::barrier`] (not on a quorum) |
 //! | elect a leader, and see who leads | [`Leasehold::election`] |
 //! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
@@ -138,6 +139,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquirer;
+mod barrier;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
@@ -171,6 +173,7 @@ mod store;
 mod sync;
 mod world;
 
+pub use barrier::{Barrier, BarrierWaitResult};
 pub use client::{Builder, Closed, Leasehold};
 pub use condvar::{Condvar, CondvarGuard, Woken};
 pub use election::{Election, Leader, Leadership, Observer};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, PERMITS_MAX, STICKY_MAX_MS};
+use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, PARTIES_MAX, PERMITS_MAX, STICKY_MAX_MS};
 use leasehold_spec::{Kind, Order, Take};
 
 use crate::error::{Error, Result};
@@ -80,11 +80,15 @@ impl Settings {
     }
 }
 
-/// Checks the number of permits of a semaphore, and of an acquire. Some kinds have no number.
+/// Checks the number of permits of a semaphore, and of an acquire, or of the parties of a barrier. Some kinds have no
+/// number.
 fn check_units(take: &Take) -> Result<()> {
     let Take { kind, limit, units, .. } = *take;
     if kind == Kind::Semaphore && !(1..=PERMITS_MAX).contains(&limit) {
         return Err(Error::invalid(format!("a semaphore of {limit} permits is out of range: use 1 to {PERMITS_MAX}")));
+    }
+    if kind == Kind::Barrier && !(1..=PARTIES_MAX).contains(&limit) {
+        return Err(Error::invalid(format!("a barrier of {limit} parties is out of range: use 1 to {PARTIES_MAX}")));
     }
     if limit > 0 && !(1..=limit).contains(&units) {
         return Err(Error::invalid(format!("{units} of {limit} permits can never be acquired: use 1 to {limit}")));

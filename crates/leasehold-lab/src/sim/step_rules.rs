@@ -21,13 +21,12 @@ pub(super) struct Seen<'a> {
 pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) -> Option<&'static str> {
     let Seen { before, op, now_us, after, answer, deliveries } = seen;
     let is_free = after.grants.is_empty() && !matches!(op, Op::Inspect);
-    // Nobody holds a condition variable that its waiters wait for.
-    let is_awaited = !matches!(after.kind, Kind::Condition | Kind::Latch);
-    if is_free && is_awaited && !after.queue.is_empty() && answer.rest == Rest::Done {
+    if is_free && after.kind.has_holders() && !after.queue.is_empty() && answer.rest == Rest::Done {
         return Some("P1: a lease is free, but a waiter is in the queue");
     }
     // One more entry leaves because it holds now, and one because it asked to leave.
-    if before.queue.len() > after.queue.len() + SETTLE_STEPS + 2 {
+    let is_round = before.kind == Kind::Barrier;
+    if !is_round && before.queue.len() > after.queue.len() + SETTLE_STEPS + 2 {
         return Some("P1: a step has examined more waiters than it may");
     }
     let mut grants = deliveries.iter().filter(|delivery| delivery.event == Event::Granted);
@@ -37,11 +36,17 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     if after.latch.born == before.latch.born && after.latch.counted.len() < before.latch.counted.len() {
         return Some("P44: a latch has forgotten a count-down");
     }
-    if after.kind != Kind::Latch && after.grants.units() > before.grants.units().max(after.limit) {
+    if !matches!(after.kind, Kind::Latch | Kind::Barrier)
+        && after.grants.units() > before.grants.units().max(after.limit)
+    {
         return Some("P31: more units are granted than there are");
     }
     if after.kind == Kind::Condition && after.is_idle() && after.limit > after.grants.units() {
         return Some("P42: a notification is kept for a later waiter");
+    }
+    let settles = matches!(op, Op::Acquire(_) | Op::Leave { .. } | Op::Settle);
+    if after.kind == Kind::Barrier && settles && after.queue.iter().any(|party| !is_attached(party.id.session)) {
+        return Some("P52: a round waits, although a party of it is gone");
     }
     let is_upgradeable = |grant: &&Grant| grant.mode == Mode::Upgradeable;
     if after.grants.iter().filter(is_upgradeable).count() > 1 {
@@ -91,7 +96,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
             let is_near = before.queue.len() < TICKET_STEPS
                 && ticket.is_none_or(|ticket| before.queue.back().is_none_or(|tail| tail.ticket != ticket));
             if let (Outcome::Queued { ticket: now, .. }, Some(ticket)) = (outcome, ticket.or(had))
-                && (is_near && is_awaited)
+                && (is_near && after.kind.has_holders())
                 && *now > ticket
             {
                 return Some("P6: a waiter that came back has lost its place");
@@ -135,6 +140,9 @@ fn waits_in_vain(record: &Resource, now_us: u64, is_attached: impl Fn(SessionId)
     let session = head.id.session;
     let has_lapsed = record.lapses.iter().any(|lapse| lapse.session == session && head.seen_us < lapse.at_us);
     let is_over = head.limit_us.is_some_and(|limit_us| limit_us <= now_us);
+    if record.kind == Kind::Barrier {
+        return record.queue.len() >= record.limit as usize;
+    }
     if record.kind == Kind::Latch {
         let is_open = record.limit > 0 && record.latch.left(record.limit) == 0;
         return is_open && is_attached(session) && !has_lapsed && !is_over;

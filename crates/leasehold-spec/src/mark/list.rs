@@ -101,6 +101,14 @@ marks! {
     HandToNobody,
     /// P51: a client that does not hold named the next holder.
     HandToNotHeld,
+    /// P52: a barrier let a round through.
+    RoundTripped,
+    /// P52: a round was broken.
+    RoundBroken,
+    /// P52: a party asked again whose round was broken.
+    ArrivalDismissed,
+    /// P52: a party whose time was over asked how its round ended.
+    ArrivalAskedLast,
     /// P44: a latch was created.
     LatchCreated,
     /// P44: a count-down was counted.

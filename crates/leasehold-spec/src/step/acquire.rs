@@ -1,6 +1,6 @@
 //! Acquire: the lease for a client, a place in the queue, or neither.
 
-use crate::answer::{Joined, Outcome, Rest};
+use crate::answer::{Joined, Outcome, Refusal, Rest};
 use crate::grant::Grant;
 use crate::id::Token;
 use crate::limits::{QUEUE_MAX, TICKET_STEPS};
@@ -32,6 +32,10 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
     if let Mode::Instead { id, token } = request.take.mode {
         return upgrade(step, request, (id, token), rest);
     }
+    if policy::is_dismissed(request.take.kind, request.ticket()) {
+        hit(Mark::ArrivalDismissed);
+        return (Outcome::Refused(Refusal::Absent), rest);
+    }
     policy::begin(step.resource, &request.take);
     if let Some(refusal) = policy::refusal(step.resource, &request.take) {
         hit(Mark::TakeRefused);
@@ -54,7 +58,21 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
         Patience::Queue(place) => place,
     };
     let ticket = enqueue(step, request, place);
+    if policy::waits_together(step.resource.kind) {
+        let rest = step.settle();
+        return (arrived(step, request), rest);
+    }
     (Outcome::Queued { ticket, left_us: step.first_left_us(), joined: Joined::Now }, rest)
+}
+
+/// Returns the answer to an arrival at a barrier. It may have completed its round, or, unable to hear of its grant,
+/// broken it.
+fn arrived(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
+    match known_attempt(step, request) {
+        Some(Outcome::Queued { ticket, left_us, .. }) => Outcome::Queued { ticket, left_us, joined: Joined::Now },
+        Some(known) => known,
+        None => Outcome::Refused(Refusal::Absent),
+    }
 }
 
 /// Returns the request with the place that its waiter has in a pool, if the request does not know the place: a copy of the
@@ -120,8 +138,9 @@ fn known_attempt(step: &mut Step<'_, '_>, request: &Acquire) -> Option<Outcome> 
             step.resource.grants.change(request.id, restart);
         }
         let grant = step.resource.grants.get(request.id)?;
+        let range = policy::stated_range(step.resource.kind, grant);
         let left_us = if is_on(Mutant::P2WholeLease) { grant.length_ms * 1000 } else { grant.left_us(now_us) };
-        return Some(Outcome::Granted { token: grant.token, left_us, range: grant.range });
+        return Some(Outcome::Granted { token: grant.token, left_us, range });
     }
     if step.resource.was_given_back(request.id) {
         hit(Mark::AcquireGone);

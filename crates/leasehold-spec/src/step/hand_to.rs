@@ -7,7 +7,7 @@ use crate::mutant::{Mutant, is_on};
 use crate::resource::Entry;
 use crate::step::context::Step;
 use crate::step::release::give_back;
-use crate::step::serve::reason_to_skip;
+use crate::step::waiter::reason_to_skip;
 use crate::take::Kind;
 
 /// Gives the grant of a mutex to the first live waiter with this label. If there is none, nothing changes: the holder holds

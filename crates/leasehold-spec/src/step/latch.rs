@@ -3,7 +3,7 @@
 //! A latch that was deleted has the limit 0. Its record is kept for a while, so that the next latch of the name has a
 //! larger token.
 
-use crate::answer::{Contention, Delivery, Event, Outcome, Refusal, Rest};
+use crate::answer::{Outcome, Refusal, Rest};
 use crate::grant::keep_from;
 use crate::id::{GrantId, Token};
 use crate::latch::Latch;
@@ -12,6 +12,7 @@ use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::policy;
 use crate::step::context::Step;
+use crate::step::waiter::dismissal;
 use crate::take::Kind;
 
 /// Creates a latch. If there is one with this limit, or if the limit is 0, returns the state of that one.
@@ -72,19 +73,7 @@ pub(super) fn delete(step: &mut Step<'_, '_>, born: Token) -> (Outcome, Rest) {
     hit(Mark::LatchDeleted);
     let now_us = step.env.lease_us;
     let waiting = std::mem::take(&mut step.resource.queue);
-    for entry in waiting.iter().take(SETTLE_STEPS) {
-        step.deliveries.push(Delivery {
-            to: entry.id.session,
-            now_us,
-            contention: Contention::None,
-            rest: Rest::Done,
-            id: entry.id,
-            token: born,
-            left_us: 0,
-            range: 1,
-            event: Event::Ending,
-        });
-    }
+    step.deliveries.extend(waiting.iter().take(SETTLE_STEPS).map(|entry| dismissal(entry, born, now_us)));
     step.resource.lapses.clear();
     (step.resource.limit, step.resource.latch) = (0, Latch::default());
     step.resource.keep_until_us = keep_from(now_us);

@@ -11,16 +11,19 @@
 //! | `upgrade.rs`, `replace.rs` | a grant becomes one that takes all units |
 //! | `resize.rs` | another number of permits |
 //! | `latch.rs` | create, count down and delete a latch |
+//! | `barrier.rs` | the round of a barrier: complete, or broken |
 //! | `condition.rs` | notify and spend: notifications of a condition variable |
 //! | `revoke.rs` | revoke: a request to end the grant of another client |
 //! | `inspect.rs` | inspect: the only request that changes nothing |
 //! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
+//! | `waiter.rs` | a waiter: whether it is there, its grant, its dismissal |
 //! | `notify.rs` | messages: others wait (P9, to a holder), the lease ends at another time (P10 and P23, to waiters) |
 //! | `context.rs` | the state that all of these change, and the messages that they add |
 
 mod acquire;
 mod admit;
 mod all;
+mod barrier;
 mod condition;
 mod context;
 mod hand_to;
@@ -35,6 +38,7 @@ mod resize;
 mod revoke;
 mod serve;
 mod upgrade;
+mod waiter;
 
 use acquire::acquire;
 pub use all::acquire_all;

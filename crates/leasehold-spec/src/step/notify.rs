@@ -8,8 +8,9 @@ use crate::limits::{REVOKE_NOTIFIED, SETTLE_STEPS};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Hears, Order};
+use crate::policy;
 use crate::step::context::Step;
-use crate::step::serve::reason_to_skip;
+use crate::step::waiter::reason_to_skip;
 
 /// P9: the holder of a range may be handing the lease on inside its session, so it is notified that others wait. Every
 /// later answer has the same information: the message only saves the time until then.
@@ -40,8 +41,11 @@ pub(super) fn notify_holder(step: &mut Step<'_, '_>, before: Contention, order: 
 /// Notifies the waiters that are next, if the grant is marked for revocation or cools down.
 ///
 /// The lease ends at another time than they know, and nothing happens at the store by itself when it does. Their
-/// sessions re-check then, so each session needs one message.
+/// sessions re-check then, so each session needs one message. The parties of a barrier wait for each other.
 pub(super) fn notify_next_waiters(step: &mut Step<'_, '_>) {
+    if policy::waits_together(step.resource.kind) {
+        return;
+    }
     let has_new_end = |grant: &&Grant| match grant.state {
         GrantState::Revoked => true,
         GrantState::CoolingDown => !is_on(Mutant::P23TellsNoWaiter),

@@ -6,6 +6,7 @@ use crate::id::{GrantId, Token};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::policy;
+use crate::step::barrier::break_round;
 use crate::step::context::Step;
 use crate::step::notify::notify_next_waiters;
 
@@ -29,6 +30,9 @@ pub(super) fn leave(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> (Outco
     if let Some(at) = step.resource.position(id) {
         hit(Mark::LeftQueue);
         step.resource.queue.remove(at);
+        if policy::waits_together(step.resource.kind) && !is_on(Mutant::P52LeavesTheOthers) {
+            step.deliveries.extend(break_round(step.resource, step.env));
+        }
         let rest = step.settle();
         if !is_on(Mutant::P10TellsOnce) {
             notify_next_waiters(step);

@@ -2,17 +2,17 @@
 //!
 //! Invariant: *after a step, a live waiter at the head never waits for a free lease, unless the answer said MORE.*
 
-use crate::answer::{Delivery, Event, Rest};
+use crate::answer::{Delivery, Rest};
 use crate::env::Env;
-use crate::grant::{Grant, GrantState};
-use crate::id::allowed_range;
-use crate::limits::{LAPSES, SETTLE_STEPS, look_floor_ms};
+use crate::grant::GrantState;
+use crate::limits::{LAPSES, SETTLE_STEPS};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
-use crate::op::Hears;
 use crate::policy;
-use crate::resource::{Entry, Lapse, Resource};
+use crate::resource::{Lapse, Resource};
+use crate::step::barrier;
 use crate::step::replace::{end_for_upgrade, pushed_length_ms, upgradeable};
+use crate::step::waiter::{push, reason_to_skip};
 use crate::take::Mode;
 
 /// The result of settling a name.
@@ -25,11 +25,21 @@ pub(super) struct Settled {
     pub(super) deliveries: Vec<Delivery>,
 }
 
+impl Settled {
+    /// Adds the message to a waiter that was granted a lease of this length.
+    pub(super) fn add(&mut self, message: Delivery, length_ms: u64) {
+        self.handed_claim_ms = self.handed_claim_ms.max(Some(length_ms));
+        self.deliveries.push(message);
+    }
+}
+
 pub(super) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
     move_future_to_now(resource, env);
     while end_expired(resource, env.lease_us) {}
     let mut settled = Settled::default();
-    if !is_on(Mutant::P1Barging) {
+    if policy::waits_together(resource.kind) {
+        settled.deliveries = barrier::settle_round(resource, env);
+    } else if !is_on(Mutant::P1Barging) {
         hand_to_upgrade(resource, env, &mut settled);
         hand_over(resource, env, &mut settled);
     }
@@ -132,7 +142,7 @@ fn hand_over(resource: &mut Resource, env: &Env<'_>, settled: &mut Settled) {
             return;
         }
         let length_ms = if is_on(Mutant::P7NoClaim) { head.lease_ms } else { head.claim_ms.min(head.lease_ms) };
-        grant(resource, env, (head, length_ms), settled);
+        settled.add(push(resource, env, (head, length_ms)), length_ms);
         if is_on(Mutant::P33ServesOne) {
             return;
         }
@@ -159,61 +169,5 @@ fn hand_to_upgrade(resource: &mut Resource, env: &Env<'_>, settled: &mut Settled
     hit(Mark::Upgraded);
     let end_us = end_for_upgrade(resource, id).unwrap_or_default();
     let length_ms = pushed_length_ms(&entry, end_us, env.lease_us);
-    grant(resource, env, (entry, length_ms), settled);
-}
-
-/// Returns the reason for which a waiter is passed over, if there is one.
-pub(super) fn reason_to_skip(resource: &Resource, env: &Env<'_>, entry: &Entry) -> Option<Mark> {
-    if entry.limit_us.is_some_and(|limit| limit <= env.lease_us) {
-        return Some(Mark::PassedOverdue);
-    }
-    // An entry that was seen in the future was seen before the clock was set back. It counts as never seen, and a
-    // re-check brings it back.
-    let is_known = entry.seen_us <= env.lease_us || is_on(Mutant::P1FutureStays);
-    let seen_us = if is_known { entry.seen_us } else { 0 };
-    if resource.lapses.iter().any(|lapse| lapse.session == entry.id.session && seen_us < lapse.at_us) {
-        return Some(Mark::PassedLapsed);
-    }
-    let silent_us = 3 * look_floor_ms(entry.lease_ms) * 1000;
-    match entry.hears {
-        Hears::Listens if (env.attached)(entry.id.session) || is_on(Mutant::P6GrantsDetached) => None,
-        Hears::Listens => Some(Mark::PassedDetached),
-        Hears::Polls => (seen_us + silent_us <= env.lease_us).then_some(Mark::PassedSilent),
-    }
-}
-
-fn grant(resource: &mut Resource, env: &Env<'_>, (entry, length_ms): (Entry, u64), settled: &mut Settled) {
-    hit(Mark::HandedOver);
-    let now_us = env.lease_us;
-    resource.last = resource.reserved().next(env.wall_us);
-    let grant = Grant {
-        id: entry.id,
-        token: resource.last,
-        range: allowed_range(entry.range, resource.last, env.wall_us),
-        since_us: now_us,
-        length_ms,
-        state: GrantState::Pushed,
-        units: entry.units,
-        mode: entry.mode.once_granted(),
-        label: entry.label,
-    };
-    // Not at every hand-over: on a busy lock, only one hand-over in a thousand writes it.
-    if resource.keep_until_us < grant.keep_until_us(env) {
-        let whole = Grant { length_ms: entry.lease_ms, label: String::new(), ..grant };
-        resource.keep_until_us = whole.keep_until_us(env);
-    }
-    let message = Delivery {
-        to: grant.id.session,
-        now_us,
-        contention: resource.contention(),
-        rest: Rest::Done,
-        id: grant.id,
-        token: grant.token,
-        left_us: grant.left_us(now_us),
-        range: grant.range,
-        event: Event::Granted,
-    };
-    resource.grants.add(grant);
-    settled.handed_claim_ms = settled.handed_claim_ms.max(Some(length_ms));
-    settled.deliveries.push(message);
+    settled.add(push(resource, env, (entry, length_ms)), length_ms);
 }

@@ -2,6 +2,7 @@
 //! its test fails.
 
 mod all;
+mod barriers;
 mod clocks;
 mod conditions;
 mod cool_downs;

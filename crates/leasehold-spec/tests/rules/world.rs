@@ -12,6 +12,7 @@ pub(crate) const LEASE_MS: u64 = 30_000;
 pub(crate) const START_US: u64 = 1_795_193_818_000_000;
 
 /// One name, its clock, and the sessions that are detached.
+#[derive(Clone)]
 pub(crate) struct World {
     pub(crate) resource: Resource,
     pub(crate) now_us: u64,

@@ -136,6 +136,7 @@ fn begins(text: &str) -> Option<(Kind, u32)> {
         "S" => Kind::Semaphore,
         "V" => Kind::Condition,
         "L" => Kind::Latch,
+        "B" => Kind::Barrier,
         _ => return None,
     };
     Some((kind, u32::try_from(number(limit, 6)?).ok()?))
@@ -163,6 +164,7 @@ pub(super) fn letter(kind: Kind) -> &'static str {
         Kind::Semaphore => "S",
         Kind::Condition => "V",
         Kind::Latch => "L",
+        Kind::Barrier => "B",
     }
 }
 

@@ -153,7 +153,7 @@ fn every_flaw_has_a_row_and_the_page_of_flaws_is_true() {
     let flaws = checks::flaws(&table);
     let redis = "leasehold/src/store/redis";
     let sources = [
-        "leasehold-spec/src/mutant.rs",
+        "leasehold-spec/src/mutant/list.rs",
         &format!("{redis}/mutants.rs"),
         &format!("{redis}/pool/mutants.rs"),
         "leasehold/src/fence/script.rs",

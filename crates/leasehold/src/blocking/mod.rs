@@ -35,6 +35,7 @@
 //! A signal does not end a wait. The wait continues when the signal handler has returned. Use a [`Canceller`] to end
 //! it.
 
+mod barrier;
 mod canceller;
 mod condvar;
 mod election;
@@ -62,6 +63,7 @@ use crate::world::World;
 
 use self::wait::wait;
 
+pub use barrier::Barrier;
 pub use canceller::Canceller;
 pub use condvar::Condvar;
 pub use election::{Election, Leadership, Observer};
@@ -120,6 +122,12 @@ impl Leasehold {
     #[must_use]
     pub fn latch(&self, name: impl AsRef<str>) -> Latch {
         Latch(self.0.latch(name))
+    }
+
+    /// Returns the barrier with this name, for this many parties: see [`crate::Leasehold::barrier`].
+    #[must_use]
+    pub fn barrier(&self, name: impl AsRef<str>, parties: u32) -> Barrier {
+        Barrier(self.0.barrier(name, parties))
     }
 
     /// Returns the election with this name: see [`crate::Leasehold::election`].

@@ -44,7 +44,8 @@ pub(crate) async fn acquire(
             false => Box::pin(ask_alone(shared, name, terms, wait, channel)).await?,
         };
         match verdict {
-            Verdict::Granted(hold) if hold.check().is_ok() => {
+            // An arrival needs no lease: its round was let through.
+            Verdict::Granted(hold) if terms.is_arrival() || hold.check().is_ok() => {
                 if terms.min_hold_us > 0 {
                     hold.begin_min_hold();
                 }
@@ -53,6 +54,8 @@ pub(crate) async fn acquire(
             // Granted, and lost before the caller was polled: no caller gets a guard that is lost already.
             Verdict::Granted(hold) => shared.drop_hold(&hold),
             Verdict::Busy => return Ok(None),
+            // P52: a second attempt would arrive at the next round.
+            Verdict::Again if terms.is_arrival() && !is_on(Mutant::P52ArrivesAgain) => return Err(Error::broken()),
             // Only an attempt that waits for a notification stands.
             Verdict::Again | Verdict::Stands { .. } => {}
             Verdict::Failed(error) => return Err(error),

@@ -32,6 +32,8 @@ pub(crate) struct Grant {
     pub(crate) id: GrantId,
     pub(crate) world: Arc<dyn World>,
     pub(crate) lifetime: Lifetime,
+    /// Of a barrier: the place of the arrival, counted from the last one. Otherwise 1.
+    pub(crate) place: u64,
 }
 
 #[derive(Default)]

@@ -85,6 +85,11 @@ impl Terms {
         is_mutex && is_relaxed && self.entry == Entry::OnClaim && has_no_minimum
     }
 
+    /// Returns whether this is an arrival at a barrier: nobody enters by it, and a party arrives once (P52).
+    pub(crate) fn is_arrival(&self) -> bool {
+        self.take.kind == Kind::Barrier
+    }
+
     /// Returns how long a request may stay unanswered before its connection is doubted.
     pub(crate) fn answer_within_us(&self) -> u64 {
         (self.lease_us() / 6).clamp(ANSWER_MIN_US, ANSWER_MAX_US)

@@ -61,11 +61,7 @@ impl Store for Memory {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile {
-            names_successors: true,
-            kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
-            ..StoreProfile::default()
-        }
+        StoreProfile { names_successors: true, kinds: &Kind::ALL, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

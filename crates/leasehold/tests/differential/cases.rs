@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use leasehold_spec::{Answer, Event, From, Grant, GrantId, Lapse, Op, Outcome, Renew, Resource, Rest};
+use leasehold_spec::{Answer, Event, From, Grant, GrantId, Kind, Lapse, Op, Outcome, Refusal, Renew, Resource, Rest};
 use leasehold_testkit::differential::Seen;
 
 /// The model before a step, by which its case is recognized.
@@ -67,6 +67,12 @@ impl Before {
         let mut cases = vec![expected.outcome.word()];
         if expected.rest == Rest::More {
             cases.push("more");
+        }
+        match (model.kind, &expected.outcome) {
+            (Kind::Barrier, Outcome::Granted { range: 1, .. }) => cases.push("the last party let through"),
+            (Kind::Barrier, Outcome::Granted { .. }) => cases.push("another party let through"),
+            (Kind::Barrier, Outcome::Refused(Refusal::Absent)) => cases.push("an arrival dismissed"),
+            _ => {}
         }
         if model.grants.len() > 1 {
             cases.push("several grants");
@@ -247,7 +253,10 @@ const OUTCOMES_OF_GATES: [&str; 21] = [
     "no memory",
 ];
 
-const RARE_OF_GATES: [&str; 10] = [
+const RARE_OF_GATES: [&str; 13] = [
+    "the last party let through",
+    "another party let through",
+    "an arrival dismissed",
     "more",
     "forgotten",
     "several grants",

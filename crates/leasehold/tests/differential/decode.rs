@@ -49,7 +49,8 @@ pub(crate) fn look(resp: &mut Resp, key: &str) -> Result<Option<Stored>, String>
         Some("hash") => {
             let pairs = value.items().map_or_else(|| scan(resp, key), <[_]>::to_vec);
             let fields = fields(&pairs)?;
-            let is_pool = |record: &&str| ["lh1W", "lh1S", "lh1V", "lh1L"].iter().any(|kind| record.starts_with(kind));
+            let is_pool =
+                |record: &&str| ["lh1W", "lh1S", "lh1V", "lh1L", "lh1B"].iter().any(|kind| record.starts_with(kind));
             match fields.get("r").is_some_and(is_pool) {
                 true => (pool(fields)?, Encoding::Pool),
                 false => (hash(fields)?, Encoding::Hash),

@@ -16,6 +16,7 @@ pub(crate) fn pool(mut hash: Hash<'_>) -> Result<Resource, String> {
         "lh1S" => Kind::Semaphore,
         "lh1V" => Kind::Condition,
         "lh1L" => Kind::Latch,
+        "lh1B" => Kind::Barrier,
         other => return Err(format!("no pool: {other:?}")),
     };
     let limit = number(&mut fields, 6)?;

@@ -29,7 +29,7 @@ const HISTORIES: u64 = 3_000;
 const HISTORIES_OF_POOLS: u64 = 1_500;
 /// The names whose waiters wait for a lease, and those whose waiters do not.
 const POOLS: [Kind; 2] = [Kind::ReadWrite, Kind::Semaphore];
-const GATES: [Kind; 2] = [Kind::Condition, Kind::Latch];
+const GATES: [Kind; 3] = [Kind::Condition, Kind::Latch, Kind::Barrier];
 const STEPS: usize = 50;
 const SESSIONS: usize = 24;
 

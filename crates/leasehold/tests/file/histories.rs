@@ -30,7 +30,7 @@ use crate::{LONG, Store, eventually, within};
 const HISTORIES: u64 = 500;
 const STEPS: usize = 60;
 const CLIENTS: usize = 5;
-const KINDS: [Kind; 5] = [Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch];
+const KINDS: [Kind; 6] = Kind::ALL;
 
 /// Clocks that the history moves. Everything else is real.
 struct Played {
@@ -222,7 +222,7 @@ impl Rig {
     /// Whether the death of a holder could serve the request, or a waiter.
     fn is_short(&self, op: &Op) -> bool {
         let Resource { limit, grants, .. } = &self.model;
-        if self.model.kind == Kind::Latch {
+        if matches!(self.model.kind, Kind::Latch | Kind::Barrier) {
             return false;
         }
         if !self.model.kind.is_pool() || !self.model.is_idle() {
@@ -253,8 +253,8 @@ impl Rig {
         loop {
             let message = within(LONG, &format!("{delivery:?}"), client.heard.recv()).await;
             let Some(Message::Delivery(name, heard)) = message else { continue };
-            // The deletion of a latch notifies each waiter once.
-            let is_ending = heard.event == Event::Ending && self.model.kind != Kind::Latch;
+            // The deletion of a latch and the end of a round notify each waiter once.
+            let is_ending = heard.event == Event::Ending && !matches!(self.model.kind, Kind::Latch | Kind::Barrier);
             let is_level = heard.event == Event::Wanted || is_ending;
             // The ID that is read from the rows is that of the session's first entry, which can be gone.
             let id = if is_ending { delivery.id } else { heard.id };
@@ -272,6 +272,7 @@ impl Rig {
             let of = match self.model.kind {
                 Kind::Condition => "a condition: ",
                 Kind::Latch => "a latch: ",
+                Kind::Barrier => "a barrier: ",
                 _ => "",
             };
             *self.seen.entry(format!("{of}told: {:?}", expected.event)).or_default() += 1;
@@ -344,7 +345,7 @@ async fn random_histories() {
 }
 
 /// Cases that a run must meet: otherwise it has not shown that the two agree on them.
-const MET: [&str; 37] = [
+const MET: [&str; 39] = [
     "Granted",
     "Queued",
     "Busy",
@@ -381,5 +382,7 @@ const MET: [&str; 37] = [
     "a condition: told: Granted",
     "a latch: told: Granted",
     "a latch: told: Ending",
+    "a barrier: told: Granted",
+    "a barrier: told: Ending",
     "given back for the dead of a condition",
 ];

@@ -41,7 +41,7 @@ pub(crate) fn stored(db: &Connection, name: &Name) -> Option<Resource> {
         None => assert!(grants.is_empty(), "a mutex has rows of grants"),
         Some([kind, limit, taken, granted]) => {
             assert_eq!((taken, granted as usize), (grants.units(), grants.len()), "the totals");
-            resource.kind = [Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch][kind as usize - 1];
+            resource.kind = Kind::ALL[kind as usize];
             (resource.limit, resource.grants, resource.latch) = (limit, grants, latch(db, id));
         }
     }

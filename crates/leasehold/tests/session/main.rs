@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod barging;
+mod barriers;
 mod conditions;
 mod cool_downs;
 mod elections;

@@ -1,5 +1,6 @@
 //! Properties over many calls.
 
+mod barriers;
 mod clients;
 mod conditions;
 mod cool_down;
@@ -170,6 +171,18 @@ dimension! {
         LatchIsGone,
         /// Threads use a latch as tasks do.
         ThreadsUseLatches,
+        /// A round of a barrier is let through when it is complete, and has one leader.
+        RoundIsLetThrough,
+        /// A party that stops waiting breaks the round.
+        LeavingBreaksTheRound,
+        /// A party that dies breaks the round.
+        DeathBreaksTheRound,
+        /// Parties that disagree about the number or the kind get an error.
+        PartiesDisagree,
+        /// A round of as many parties as there can be is let through.
+        WideRound,
+        /// Threads use a barrier as tasks do.
+        ThreadsUseBarriers,
         /// Observers see each leader that stays, its value, and its end.
         LeaderIsSeen,
         /// Only the leader changes its value.
@@ -209,6 +222,12 @@ impl Law {
             | Self::WaitIsRefused
             | Self::ThreadsWait => Kind::Condition,
             Self::LatchOpensOnce | Self::LatchIsGone | Self::ThreadsUseLatches => Kind::Latch,
+            Self::RoundIsLetThrough
+            | Self::LeavingBreaksTheRound
+            | Self::DeathBreaksTheRound
+            | Self::PartiesDisagree
+            | Self::WideRound
+            | Self::ThreadsUseBarriers => Kind::Barrier,
             _ => Kind::Mutex,
         }
     }
@@ -293,6 +312,12 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::LatchOpensOnce => latches::a_latch_opens_once(stage).await,
         Law::LatchIsGone => latches::a_latch_that_is_gone_is_an_error(stage).await,
         Law::ThreadsUseLatches => latches::threads_use_a_latch(stage).await,
+        Law::RoundIsLetThrough => barriers::a_round_is_let_through(stage).await,
+        Law::LeavingBreaksTheRound => barriers::a_party_that_leaves_breaks_the_round(stage).await,
+        Law::DeathBreaksTheRound => barriers::a_dead_party_breaks_the_round(stage).await,
+        Law::PartiesDisagree => barriers::parties_disagree(stage).await,
+        Law::WideRound => barriers::a_wide_round(stage).await,
+        Law::ThreadsUseBarriers => barriers::threads_use_a_barrier(stage).await,
         Law::LeaderIsSeen => elections::a_leader_is_seen(stage).await,
         Law::ValueIsTheLeaders => elections::a_value_is_the_leaders(stage).await,
         Law::LeaderNamesItsSuccessor => elections::a_leader_names_its_successor(stage).await,

@@ -25,11 +25,11 @@ use super::precede::{Predecessors, clear_the_way};
 use super::recheck::rally;
 use super::refusals::{full, refused};
 use super::release::{fail, finish, give_back, note_present, return_ghost};
-use super::replies::{await_repetition, give_lane_up, leave_to_thread, note};
+use super::replies::{await_repetition, give_lane_up, leave_to_thread, note, to_acquire};
 use super::turn::Turn;
-use super::{close, condition, upgrade};
+use super::{arrival, close, condition, upgrade};
 use crate::clock::Term;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::lost::LostReason;
 use crate::observe::Event;
 use crate::session::bounds::RETRY_US;
@@ -125,7 +125,8 @@ fn request(turn: &mut Turn<'_>, counter: u64, link: &Arc<dyn Link>) -> Option<(O
     let attempt = turn.ledger.attempts.get_mut(&counter)?;
     let within_us = attempt.terms.answer_within_us();
     let request = turn.server.request(Arc::clone(link), within_us, turn.ledger.ids.serial(), turn.now.us());
-    let not_after_us = turn.server.clock.not_after(turn.now.us(), u64::MAX);
+    let within_us = arrival::may_arrive_within_us(attempt, turn.now.us());
+    let not_after_us = turn.server.clock.not_after(turn.now.us(), within_us);
     let until_us = match (attempt.queue(), attempt.wait) {
         (Some(queue), _) => turn.ledger.queues.get_mut(&queue).map_or(u64::MAX, |queue| queue.tell_deadline_us()),
         (None, Wait::Until { until_us }) => until_us,
@@ -164,6 +165,10 @@ pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(GrantId,
     if attempt.in_flight.is_some() || next_us > turn.now.us() || (is_recheck && is_on(Mutant::P15NoLook)) {
         return None;
     }
+    if arrival::is_too_late(attempt, turn.now.us()) {
+        finish(turn, counter, Verdict::Failed(Error::broken()));
+        return None;
+    }
     let (id, name) = (attempt.id, attempt.name.clone());
     let (op, request) = request(turn, counter, &link)?;
     turn.ledger.attempts.get_mut(&counter)?.order.leave_to_thread();
@@ -188,9 +193,14 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), re
         _ => attempt.order.answered(request.serial),
     }
     let is_old_try = !is_latest && attempt.only_tries_to_upgrade();
+    let asks_last = attempt.asks_last;
     match reply {
         // A later try is on its way, or due: an acquire that was sent before may have queued after this one.
         Ok(answer) if is_old_try && matches!(answer.outcome, Outcome::Busy { .. }) => {
+            note(turn, name, &answer, request.sent_us);
+        }
+        // The reply to the last request is on its way.
+        Ok(answer) if asks_last && matches!(answer.outcome, Outcome::Queued { .. }) => {
             note(turn, name, &answer, request.sent_us);
         }
         Ok(answer) => {
@@ -375,26 +385,4 @@ fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
         }
         (Fault::Refused(error), _) => fail(turn, counter, error),
     }
-}
-
-/// Checks that an answer is one to an acquire. Otherwise a reply was lost on the way, and each request on this connection
-/// gets the reply of the one before it from now on. None of them can be believed, this one least.
-fn to_acquire(answer: Answer, request: &InFlight) -> Reply {
-    let is_one = matches!(
-        answer.outcome,
-        Outcome::Granted { .. }
-            | Outcome::Queued { .. }
-            | Outcome::Busy { .. }
-            | Outcome::Gone
-            | Outcome::Late
-            | Outcome::Full
-            | Outcome::Refused(_)
-    );
-    if is_one {
-        return Ok(answer);
-    }
-    request.link.close();
-    let message =
-        "the store answered a request that was not made: is a proxy in between that drops or repeats answers?";
-    Err(Fault::Gone(Error::new(ErrorKind::Unreachable, message)))
 }

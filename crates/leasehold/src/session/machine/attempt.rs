@@ -43,6 +43,10 @@ pub(crate) struct Attempt {
     /// The largest token in a statement about this ID that was believed (P3).
     pub(crate) latest: Token,
     pub(crate) ticket: Option<u64>,
+    /// Until when a party may repeat its arrival without a place (P52).
+    pub(crate) arrive_by_us: u64,
+    /// Whether the time of a party is over, and it asks how its round ends (P52).
+    pub(crate) asks_last: bool,
     /// How many tokens it asks for (P19).
     pub(crate) range: u64,
     /// Statements about a grant that arrived before the grant itself.
@@ -153,6 +157,8 @@ impl Attempt {
             order: SendOrder::default(),
             latest: Token::NONE,
             ticket: None,
+            arrive_by_us: u64::MAX,
+            asks_last: false,
             range: 1,
             early: Early::default(),
             in_flight: None,

@@ -34,7 +34,7 @@ use crate::session::terms::Renewal;
 #[derive(Clone, Copy)]
 pub(crate) struct Entering {
     pub(crate) token: Token,
-    /// How many tokens are reserved (P19).
+    /// How many tokens are reserved (P19). Of a barrier, the place of the arrival (P52).
     pub(crate) range: u64,
     pub(crate) term: Term,
     pub(crate) claim: Claim,
@@ -183,6 +183,7 @@ pub(crate) fn enter(turn: &mut Turn<'_>, counter: u64, entering: Entering) {
         },
         _ => (counter, attempt.take_caller(), attempt.terms.sticky_us),
     };
+    let (place, range) = if attempt.terms.is_arrival() { (range, 1) } else { (1, range) };
     let mut budget = HandOverBudget::new(token, range);
     budget.renewed(&term, lease_us, rtt_us);
     budget.note_contention(others.level, others.said_us, turn.now.us(), lease_us);
@@ -190,7 +191,8 @@ pub(crate) fn enter(turn: &mut Turn<'_>, counter: u64, entering: Entering) {
         budget.note_contention(level, said_us, turn.now.us(), lease_us);
     }
     let lifetime = Lifetime::new(&turn.server.contact, &attempt.terms, &term, turn.now.us());
-    let grant = Grant { name: attempt.name.clone(), id: attempt.id, world: Arc::clone(&turn.ledger.world), lifetime };
+    let grant =
+        Grant { name: attempt.name.clone(), id: attempt.id, world: Arc::clone(&turn.ledger.world), lifetime, place };
     let hold = Arc::new(Hold::new(grant, token, term.until_us));
     hold.set_contention(budget.contention());
     let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;

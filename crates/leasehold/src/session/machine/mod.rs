@@ -18,6 +18,7 @@
 //!         grant                    how a lease is entered, shortened and lost
 //!        ╱     ╲
 //!       │    upgrade condition     an attempt that replaces the grant of another one · one that waits for a notification
+//!       │    arrival               one that arrives at a barrier
 //!   hand_over  precede             hand-over inside the process · what is sent before an acquire
 //!        ╲     ╱
 //!        release                   how an attempt is returned to the store
@@ -28,6 +29,7 @@
 //! ```
 
 pub(crate) mod acquire;
+mod arrival;
 mod attempt;
 pub(crate) mod beside;
 pub(crate) mod close;

@@ -3,8 +3,10 @@
 use leasehold_spec::limits::QUEUE_MAX;
 use leasehold_spec::{Kind, LostHow, Refusal, Take, Token};
 
+use super::arrival;
 use super::effects::Verdict;
 use super::grant;
+use super::recheck::rally;
 use super::release::{fail, finish};
 use super::turn::Turn;
 use super::upgrade::upgraded;
@@ -16,10 +18,17 @@ pub(crate) fn refused(turn: &mut Turn<'_>, counter: u64, refusal: Refusal, highe
     if refusal == Refusal::NoGrant {
         return lose_read_grant(turn, counter, highest);
     }
-    if refusal == Refusal::Absent {
-        return finish(turn, counter, Verdict::Failed(Error::absent()));
-    }
     let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
+    if refusal == Refusal::Absent {
+        let name = attempt.name.clone();
+        let verdict = match attempt.terms.is_arrival() {
+            true => arrival::dismissed(attempt),
+            false => Verdict::Failed(Error::absent()),
+        };
+        // The others here learn the same.
+        rally(turn, &name, counter);
+        return finish(turn, counter, verdict);
+    }
     let error = contradicts(&attempt.terms.take, refusal);
     finish(turn, counter, Verdict::Failed(error));
 }
@@ -48,14 +57,16 @@ fn contradicts(take: &Take, refusal: Refusal) -> Error {
     };
     let known = match kind {
         Kind::Semaphore => format!("a semaphore with {limit} permits"),
+        Kind::Barrier => format!("a barrier of {limit} parties"),
         other => format!("a {}", other.word()),
     };
     let asked = match take.kind {
         Kind::Semaphore => format!("{} of {} permits of a semaphore", take.units, take.limit),
+        Kind::Barrier => format!("a barrier of {} parties", take.limit),
         other => format!("a {}", other.word()),
     };
     let message = format!(
-        "the name is {known}, and this call is for {asked}: use one kind and one number of permits everywhere. The \
+        "the name is {known}, and this call is for {asked}: use one kind and one number everywhere. The \
          store forgets them a minute after the last use"
     );
     Error::new(ErrorKind::Mismatch, message)

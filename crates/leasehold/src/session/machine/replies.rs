@@ -5,10 +5,13 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Name, Outcome, Rest};
 
 use super::attempt::Phase;
+use super::connections::Reply;
 use super::names::WatchAction;
-use super::order::same;
+use super::order::{InFlight, same};
 use super::turn::Turn;
+use crate::error::{Error, ErrorKind};
 use crate::observe::{Event, To};
+use crate::store::Fault;
 
 /// Notes what a reply says about its name and about time. Returns the local moment from which the time counts that it says
 /// to be left: see [`Server::note_time`].
@@ -78,4 +81,26 @@ pub(crate) fn give_lane_up(turn: &mut Turn<'_>) {
     };
     let unanswered: Vec<u64> = turn.ledger.counters().into_iter().filter(is_on_it).collect();
     unanswered.into_iter().for_each(|counter| leave_to_thread(turn, counter));
+}
+
+/// Checks that an answer is one to an acquire. Otherwise a reply was lost on the way, and each request on this connection
+/// gets the reply of the one before it from now on. None of them can be believed, this one least.
+pub(crate) fn to_acquire(answer: Answer, request: &InFlight) -> Reply {
+    let is_one = matches!(
+        answer.outcome,
+        Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Busy { .. }
+            | Outcome::Gone
+            | Outcome::Late
+            | Outcome::Full
+            | Outcome::Refused(_)
+    );
+    if is_one {
+        return Ok(answer);
+    }
+    request.link.close();
+    let message =
+        "the store answered a request that was not made: is a proxy in between that drops or repeats answers?";
+    Err(Fault::Gone(Error::new(ErrorKind::Unreachable, message)))
 }

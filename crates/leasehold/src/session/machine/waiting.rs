@@ -15,6 +15,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::sync::oneshot;
 
 use super::acquire::{Outgoing, begin_for_queue};
+use super::arrival;
 use super::attempt::{Attempt, Phase, wait_ends_us};
 use super::effects::Verdict;
 use super::hand_over::enter_kept;
@@ -208,7 +209,7 @@ pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
 /// Gives the caller of an attempt its result at its deadline, and ends the attempt.
 pub(crate) fn expire(turn: &mut Turn<'_>, counter: u64) {
     hit(Mark::PatienceOver);
-    if upgrade::try_once_more(turn, counter) {
+    if upgrade::try_once_more(turn, counter) || arrival::ask_once_more(turn, counter) {
         return;
     }
     let verdict = verdict_at_deadline(turn, counter);

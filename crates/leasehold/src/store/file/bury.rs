@@ -150,8 +150,8 @@ pub(super) fn hide_dead(db: &Connection, record: &mut Record, asked: &Asked<'_>)
 
 /// Whether the request, or a waiter, cannot be served with the units that are free.
 fn is_short(resource: &Resource, part: &Part<'_>, op: &Op) -> bool {
-    if resource.kind == Kind::Latch {
-        // No grant of a latch keeps anybody out.
+    if matches!(resource.kind, Kind::Latch | Kind::Barrier) {
+        // No grant of a latch or a barrier keeps anybody out.
         return false;
     }
     let fits = |units: u32| part.pool.taken.saturating_add(units) <= part.pool.limit;

@@ -67,6 +67,11 @@ pub(super) fn label(row: &Row<'_>, at: usize) -> Result<String, Bad> {
     Ok(label)
 }
 
+/// Returns an ID as it is stored.
+pub(super) fn id_cells(id: GrantId) -> ([u8; 16], i64, i64) {
+    (id.session.0.to_be_bytes(), id.counter.cast_signed(), id.nonce.cast_signed())
+}
+
 pub(super) fn grant_id(row: &Row<'_>, at: usize) -> Result<GrantId, Bad> {
     Ok(GrantId { session: session(row, at)?, counter: unsigned(row, at + 1)?, nonce: unsigned(row, at + 2)? })
 }

@@ -1,14 +1,15 @@
-//! The rows of a latch: which one it is, what it has counted, and the waiters that its deletion has notified.
+//! The rows of a latch: which one it is, and what it has counted.
 //!
 //! A latch counts up to 100,000 count-downs. A step can ask for one of them and add it. So it reads that one, and the
 //! number of the others. The rows of a latch that is gone stay behind, and a sweep removes them, some at a time.
 
 use leasehold_spec::limits::LEASE_MAX_MS;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Delivery, Event, GrantId, Latch, Op};
+use leasehold_spec::{Latch, Op};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::cells::{Bad, sane, token, unsigned};
+use super::cells::{Bad, id_cells, sane, token, unsigned};
+use super::dismissed;
 
 /// Reads the latch of a name, if there is one, and none of its count-downs.
 pub(super) fn read(db: &Connection, name: i64, limit: u32) -> Result<Latch, Bad> {
@@ -28,7 +29,7 @@ pub(super) fn read(db: &Connection, name: i64, limit: u32) -> Result<Latch, Bad>
 /// Reads the count-down that a request names, if it was counted before.
 pub(super) fn read_named(db: &Connection, name: i64, latch: &mut Latch, op: &Op) -> Result<(), Bad> {
     let Op::CountDown { id, .. } = op else { return Ok(()) };
-    let (session, counter, nonce) = cells(*id);
+    let (session, counter, nonce) = id_cells(*id);
     let is_counted: bool =
         db.prepare_cached(COUNTED)?.query_row(params![name, session, counter, nonce], |row| row.get(0))?;
     if is_counted && !is_on(Mutant::P44ReadsNoCount) {
@@ -60,7 +61,7 @@ pub(super) fn save(db: &Connection, name: i64, before: &Latch, now: &Latch) -> R
     }
     for id in now.counted.difference(&before.counted) {
         let sql = "INSERT INTO counts SELECT id, ?2, ?3, ?4 FROM latches WHERE name = ?1";
-        let (session, counter, nonce) = cells(*id);
+        let (session, counter, nonce) = id_cells(*id);
         db.prepare_cached(sql)?.execute(params![name, session, counter, nonce])?;
     }
     Ok(())
@@ -69,22 +70,7 @@ pub(super) fn save(db: &Connection, name: i64, before: &Latch, now: &Latch) -> R
 /// Removes the latch of a name, and its messages. Its count-downs stay for [`sweep`].
 pub(super) fn forget(db: &Connection, name: i64) -> Result<(), Bad> {
     db.prepare_cached("DELETE FROM latches WHERE name = ?1")?.execute([name])?;
-    db.prepare_cached("DELETE FROM dismissed WHERE name = ?1")?.execute([name])?;
-    Ok(())
-}
-
-/// Notes the waiters that the deletion of a latch has notified. They have no rows any more.
-pub(super) fn note_dismissed(db: &Connection, name: i64, op: &Op, deliveries: &[Delivery]) -> Result<(), Bad> {
-    if !matches!(op, Op::DeleteLatch { .. }) || is_on(Mutant::P44DeletesSilently) {
-        return Ok(());
-    }
-    for told in deliveries.iter().filter(|told| told.event == Event::Ending) {
-        let (session, counter, nonce) = cells(told.id);
-        let token = told.token.get().cast_signed();
-        let sql = "INSERT OR REPLACE INTO dismissed VALUES (?1, ?2, ?3, ?4, ?5)";
-        db.prepare_cached(sql)?.execute(params![name, session, counter, nonce, token])?;
-    }
-    Ok(())
+    dismissed::forget(db, name)
 }
 
 /// Removes at most this many count-downs of a latch that is gone.
@@ -102,11 +88,6 @@ pub(super) fn sweep(db: &Connection, rows: i64) -> Result<(), Bad> {
 
 const SWEEP: &str = "DELETE FROM counts WHERE latch = ?1 AND (session, counter, nonce) IN \
                      (SELECT session, counter, nonce FROM counts WHERE latch = ?1 LIMIT ?2)";
-
-/// Returns an ID as it is stored.
-fn cells(id: GrantId) -> ([u8; 16], i64, i64) {
-    (id.session.0.to_be_bytes(), id.counter.cast_signed(), id.nonce.cast_signed())
-}
 
 #[cfg(test)]
 mod tests {

@@ -84,7 +84,8 @@ CREATE INDEX ended_of ON ended (session);
 /// - `waiters`: an upgrade that waits is the waiter of mode 2. `instead` is the grant that an upgrade replaces.
 /// - `latches`: the latch of a name, unless it was deleted. Its number never repeats.
 /// - `counts`: what a latch has counted. `buried` has the latches that are gone and may have left such rows behind.
-/// - `dismissed`: the waiters that the deletion of a latch has notified, for these messages.
+/// - `dismissed`: the waiters whose entries were removed by the deletion of a latch, or with the round of a barrier, for
+///   the messages to them.
 /// - `ended`: several for each name. It is only for sessions that live, and there is none during this change.
 const POOLS: &str = "
 CREATE TABLE pools (

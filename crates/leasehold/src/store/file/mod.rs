@@ -28,6 +28,7 @@ mod database;
 mod default;
 mod desk;
 mod directory;
+mod dismissed;
 mod fault;
 mod filesystems;
 mod job;
@@ -81,11 +82,7 @@ impl Store for FileStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile {
-            names_successors: true,
-            kinds: &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch],
-            ..StoreProfile::default()
-        }
+        StoreProfile { names_successors: true, kinds: &Kind::ALL, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

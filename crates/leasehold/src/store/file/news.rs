@@ -45,7 +45,8 @@ const ENDING: &str = concat!(
     " AND waiters.name = names.id AND waiters.session = ?1 AND waiters.hears = 0 GROUP BY names.id"
 );
 
-/// The same two for pools. A grant of a pool has no range, and the first of the grants that end counts.
+/// The same two for pools. A grant of a pool has no range, and the first of the grants that end counts. The parties of a
+/// barrier do not wait for the end of a grant.
 ///
 /// If the first waiter fits, a step has stopped at its bound. The last grant that it made says so (P34).
 const NEWS_OF_POOLS: &str = concat!(
@@ -55,25 +56,27 @@ const NEWS_OF_POOLS: &str = concat!(
      EXISTS (SELECT 1 FROM waiters WHERE waiters.name = names.id AND strict = 1 AND mode <> 2), \
      grants.token = names.last AND waiting > 0 \
      AND NOT EXISTS (SELECT 1 FROM waiters INDEXED BY upgrades WHERE waiters.name = names.id AND mode = 2) \
-     AND coalesce((SELECT CASE pools.kind WHEN 4 THEN (SELECT counted >= pools.units FROM latches WHERE \
+     AND coalesce((SELECT CASE pools.kind WHEN 5 THEN 0 WHEN 4 THEN (SELECT counted >= pools.units FROM latches WHERE \
      latches.name = pools.name) ELSE pools.taken + waiters.units <= pools.units AND (waiters.mode = 0 OR NOT EXISTS \
      (SELECT 1 FROM grants AS one INDEXED BY grants_upgradeable WHERE one.name = names.id AND one.mode = 1)) END FROM \
      waiters CROSS JOIN pools ON pools.name = waiters.name WHERE waiters.name = names.id ORDER BY ticket, seq LIMIT \
-     1), 0) FROM grants CROSS JOIN names ON names.id = grants.name WHERE grants.session = ?1 AND grants.state IN (0, 2)"
+     1), 0), (SELECT kind FROM pools WHERE pools.name = names.id) = 5 FROM grants CROSS JOIN names ON names.id = \
+     grants.name WHERE grants.session = ?1 AND grants.state IN (0, 2)"
 );
 const ENDING_OF_POOLS: &str = concat!(
     "SELECT names.name, first.token, first.since_us, first.length_ms, waiters.counter, waiters.nonce, \
      min(waiters.ticket), EXISTS (SELECT 1 FROM waiters AS others WHERE others.name = names.id AND others.strict = 1 \
      AND others.mode <> 2) FROM (SELECT DISTINCT name FROM grants WHERE ",
     ending!(),
-    ") AS some CROSS JOIN grants AS first ON first.name = some.name AND first.token = (SELECT token FROM grants WHERE \
-     name = some.name AND ",
+    " AND (SELECT kind FROM pools WHERE pools.name = grants.name) <> 5) AS some CROSS JOIN grants AS first ON \
+     first.name = some.name AND first.token = (SELECT token FROM grants WHERE name = some.name AND ",
     ending!(),
     " ORDER BY end_us, session, counter LIMIT 1) CROSS JOIN names ON names.id = some.name CROSS JOIN waiters WHERE \
      waiters.name = names.id AND waiters.session = ?1 AND waiters.hears = 0 AND waiters.mode <> 2 GROUP BY names.id"
 );
 
-/// The waiters of a session that the deletion of a latch has notified: they are to ask again.
+/// The waiters of a session whose entries were removed, because their latch is gone or their round is broken: they are to
+/// ask again.
 const DISMISSED: &str = "SELECT names.name, dismissed.token, 0, 0, dismissed.counter, dismissed.nonce, 0, 2 FROM \
                          dismissed JOIN names ON names.id = dismissed.name WHERE dismissed.session = ?1";
 
@@ -120,7 +123,11 @@ fn stands(db: &Connection, sql: &str, of: SessionId, news: &mut Vec<News>) -> Re
     let mut rows = statement.query([of.0.to_be_bytes()])?;
     while let Some(row) = rows.next()? {
         let (found, at) = if sql == NEWS { (grant(row), 16) } else { (pool::grant(row), pool::COLUMNS) };
-        let Ok(grant) = found else { continue };
+        let Ok(mut grant) = found else { continue };
+        if sql == NEWS_OF_POOLS && row.get(at + 4)? {
+            // What a message says of a barrier is the place of the arrival (P52).
+            grant.range = grant.units.into();
+        }
         let waiting = match (row.get(at + 1)?, row.get(at + 2)?) {
             (0_i64, _) => Contention::None,
             (_, 0_i64) => Contention::Others,

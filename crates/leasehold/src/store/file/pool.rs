@@ -47,6 +47,7 @@ impl Pool {
             2 => Kind::Semaphore,
             3 => Kind::Condition,
             4 => Kind::Latch,
+            5 => Kind::Barrier,
             other => return Err(Bad::Nonsense(format!("a pool has the kind {other}"))),
         };
         let least = if kind.has_holders() { 1 } else { 0 };
@@ -62,6 +63,7 @@ impl Pool {
             Kind::Semaphore => 2,
             Kind::Condition => 3,
             Kind::Latch => 4,
+            Kind::Barrier => 5,
         };
         let sql = "INSERT OR REPLACE INTO pools VALUES (?1, ?2, ?3, ?4, ?5)";
         db.prepare_cached(sql)?.execute(params![name, kind, self.limit, self.taken, self.granted as i64])?;

@@ -13,6 +13,7 @@ use leasehold_spec::{
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::cells::{Bad, bytes, sane, state_number};
+use super::dismissed;
 use super::latches;
 use super::plain::{Content, POOL, Plain};
 use super::pool::{self, Part, Pool};
@@ -204,9 +205,9 @@ impl Record {
         has_notified && heir != before && heir != subject && !is_on(Mutant::P42HeirIsBlind)
     }
 
-    /// Notes the waiters that the deletion of a latch has notified.
+    /// Notes the waiters whose entries were removed.
     pub(super) fn note_dismissed(&self, db: &Connection, op: &Op, deliveries: &[Delivery]) -> Result<(), Bad> {
-        self.id.map_or(Ok(()), |id| latches::note_dismissed(db, id, op, deliveries))
+        self.id.map_or(Ok(()), |id| dismissed::note(db, id, (&self.resource, op), deliveries))
     }
 
     fn grants_before(&self) -> impl Iterator<Item = &Grant> {

@@ -352,7 +352,7 @@ fn one(
         Kind::Mutex => {
             Some(resource.grants.iter().filter(|grant| grant.is_held()).map(|grant| grant.id.session).collect())
         }
-        Kind::ReadWrite | Kind::Semaphore | Kind::Condition | Kind::Latch => deaths.living,
+        Kind::ReadWrite | Kind::Semaphore | Kind::Condition | Kind::Latch | Kind::Barrier => deaths.living,
     };
     let holds = resource.grants.iter().any(|grant| grant.is_held() && is_ours(grant.id));
     let contains_us = waits || holds || record.has_unread(db, ask.own)?;

@@ -134,7 +134,7 @@ layouts! {
     /// Its beginning is also an argument of acquire and resize.
     POOL {
         version: Bytes(3), "`lh1`: magic and version of the layout";
-        kind: Bytes(1), "W read-write lock, S semaphore, V condition variable, L latch";
+        kind: Bytes(1), "W read-write lock, S semaphore, V condition variable, L latch, B barrier";
         limit: Bytes(6), "number of units, of notifications, or of the count-downs of a latch: 0 if deleted";
         taken: Inline(&TAKEN), "";
         last: Nested(&TOKEN), "the highest token so far";

@@ -121,8 +121,7 @@ impl Store for RedisStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        let kinds = &[Kind::Mutex, Kind::ReadWrite, Kind::Semaphore, Kind::Condition, Kind::Latch];
-        StoreProfile { kinds, ..StoreProfile::default() }
+        StoreProfile { kinds: &Kind::ALL, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

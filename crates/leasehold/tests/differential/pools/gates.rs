@@ -1,4 +1,4 @@
-//! Random histories of condition variables and latches: names whose waiters wait for no lease.
+//! Random histories of condition variables, latches and barriers: names whose waiters wait for no lease.
 
 use leasehold_spec::limits::COUNTS_MAX;
 use leasehold_spec::{GrantId, Hears, Kind, Op, Patience, SessionId, Take, Token};
@@ -34,6 +34,7 @@ impl PoolHistory<'_> {
         }
         match self.kind {
             Kind::Latch => self.count_down(),
+            Kind::Barrier => self.arrive(),
             _ => drop(self.apply(&Op::Notify { count: u32::MAX })),
         }
         for _ in 0..steps {
@@ -81,19 +82,26 @@ impl PoolHistory<'_> {
     }
 
     fn gate(&self) -> Take {
-        if self.kind == Kind::Latch { Take::OPEN_LATCH } else { Take::NOTIFICATION }
+        match self.kind {
+            Kind::Latch => Take::OPEN_LATCH,
+            Kind::Barrier => Take::arrival(self.limit),
+            _ => Take::NOTIFICATION,
+        }
     }
 
     fn any_take(&mut self) -> Take {
         match self.random.below(30) {
             0 => *self.random.pick(&[Take::MUTEX, Take::READ, Take::permits(1, 2)]),
-            1 => *self.random.pick(&[Take::OPEN_LATCH, Take::NOTIFICATION]),
+            1 => *self.random.pick(&[Take::OPEN_LATCH, Take::NOTIFICATION, Take::arrival(2), Take::arrival(5)]),
             _ => self.gate(),
         }
     }
 
     /// Lets waiters through, of whatever kind the gate is; seldom with a request for the other kind.
     fn open(&mut self) {
+        if self.kind == Kind::Barrier && self.random.chance(90) {
+            return self.arrive();
+        }
         let is_latch = (self.kind == Kind::Latch) != self.random.chance(5);
         match self.random.below(10) {
             _ if !is_latch => {
@@ -110,6 +118,11 @@ impl PoolHistory<'_> {
             }
             _ => self.count_down(),
         }
+    }
+
+    fn arrive(&mut self) {
+        let place = self.place();
+        self.acquire_anew(self.gate(), place);
     }
 
     fn create(&mut self, limit: u32) {

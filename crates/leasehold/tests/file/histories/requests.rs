@@ -131,6 +131,7 @@ impl Rig {
             }
             Kind::Condition => Take::NOTIFICATION,
             Kind::Latch => Take::OPEN_LATCH,
+            Kind::Barrier => Take::arrival(if self.dice.below(30) == 0 { 2 } else { 3 }),
             Kind::Semaphore => {
                 let known = if self.model.kind == Kind::Semaphore { self.model.limit } else { 4 };
                 let limit = if self.dice.below(30) == 0 { known + 1 } else { known };

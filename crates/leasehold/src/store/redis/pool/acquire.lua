@@ -4,7 +4,7 @@
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
 --          2 lease in ms (8)
---          3 lh1, kind (W, S, V or L) and limit (6): how the record begins. Kind M: a mutex met the pool, and is refused
+--          3 lh1, kind (W, S, V, L or B) and limit (6): how the record begins. Kind M: a mutex met the pool, and is refused
 --          4 mode (P plain, U upgradeable, I in the place of another grant) and units (6)
 --          5 label
 --          6 not_after in µs (16): after this time nothing is done (P4)
@@ -24,12 +24,13 @@
 --          HMGET, HMGET, PUBSUB NUMSUB, HSET.
 --@clock
 local share, place = ARGV[4], ARGV[7] or ''
-if now <= ARGV[6] and not ARGV[9] then
+if now <= ARGV[6] and not ARGV[9] and not string.find(ARGV[3], 'B') then
 --@take
 end
 --@pool
 --@enqueue
 --@refuse
+--@arrive
 local asked, queues, limit, ticket = ARGV[1], place ~= '', ZEROS, nil
 local pool = open(KEYS[1], asked)
 if not pool.puts then return pool end
@@ -47,15 +48,13 @@ if queues then
   note_seen(pool, asked, limit, ticket)
 end
 settle(pool)
-local own = read(pool, 'g' .. sub(asked, ID.public))
-if own and sub(own, GRANT.nonce) ~= sub(asked, ID.nonce) then own = nil end
-if own and sub(own, GRANT.state) ~= 'C' then
-  return 'GRANTED' .. save(pool) .. ' ' .. sub(own, GRANT.token) .. ' 00000001 ' .. lease_of(own)
-end
+local _, own = find_grant(pool, asked)
+if own and sub(own, GRANT.state) ~= 'C' then return granted(pool, own) end
 if own or pool.released == asked then return 'GONE' .. save(pool) end
 if pool.entry then
   return 'QUEUED' .. save(pool) .. ' ' .. sub(pool.entry, WAITER.ticket) .. first_left(pool) .. ' before'
 end
+if sub(ARGV[3], POOL.kind) == 'B' and tonumber(ticket) then return dismissed(pool) end
 if ARGV[9] then
 --@upgrade
 end
@@ -72,4 +71,5 @@ if pool.counts == 0 then pool.keep = math.max(pool.keep, now_us + R_US) end
 -- A name that a waiter begins, and not a grant. The token shows that it has a record.
 if pool.last == ZEROS then pool.last = now end
 ticket = enqueue(pool, asked, ticket, limit .. now, place .. ARGV[2], share .. ARGV[5])
+if pool.kind == 'B' then return arrived(pool, asked, ticket) end
 return 'QUEUED' .. save(pool) .. ' ' .. ticket .. first_left(pool) .. ' now'

@@ -110,6 +110,7 @@ const fn letter(kind: Kind) -> &'static str {
         Kind::Semaphore => "S",
         Kind::Condition => "V",
         Kind::Latch => "L",
+        Kind::Barrier => "B",
     }
 }
 
@@ -121,6 +122,7 @@ pub(in crate::store::redis) fn kind(letter: &str) -> Option<Kind> {
         "S" => Some(Kind::Semaphore),
         "V" => Some(Kind::Condition),
         "L" => Some(Kind::Latch),
+        "B" => Some(Kind::Barrier),
         _ => None,
     }
 }

@@ -35,7 +35,7 @@ settle(pool)
 if not latch_left(pool) or sub(read(pool, 'l'), LATCH.born) ~= ARGV[1] then return 'DELETED' .. save(pool) end
 local who, notified = pool.counts > 0 and pool.head, 0
 while who and who ~= NOBODY and notified < SETTLE_STEPS do
-  tell(pool, who, 'lh1 E ' .. who .. ' ' .. ARGV[1] .. ' 0 ' .. now .. ' N D 00000001 ' .. pool.name)
+  tell_dismissed(pool, who, ARGV[1])
   local _, after = read_two(pool, who)
   who, notified = after, notified + 1
 end

@@ -5,8 +5,8 @@ pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "lua-pool-p2-repeat-extends",
         "pool/acquire",
-        "' 00000001 ' .. lease_of(own)",
-        "' 00000001 ' .. now .. ' ' .. ARGV[2]",
+        "range .. ' ' .. lease_of(own)",
+        "range .. ' ' .. now .. ' ' .. ARGV[2]",
     ),
     ("lua-pool-p3-release-once", "pool/release", "or pool.released == ARGV[1]", ""),
     (
@@ -86,12 +86,26 @@ pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "lua-pool-p43-expires-under-waiters",
         "pool/acquire",
-        "if has_standing and pool.keep < now_us + R_US then",
+        "if has_no_holders(pool) and pool.keep < now_us + R_US then",
         "if false then",
     ),
     ("lua-pool-p44-counts-for-any", "pool/count_down", "sub(read(pool, 'l'), LATCH.born) ~= ARGV[2]", "false"),
     ("lua-pool-p44-counts-twice", "pool/count_down", "and not read(pool, 'c' .. ARGV[1])", ""),
     ("lua-pool-p44-deletes-any", "pool/delete", "sub(read(pool, 'l'), LATCH.born) ~= ARGV[1]", "false"),
     ("lua-pool-p44-deletes-silently", "pool/delete", "while who and who ~= NOBODY and", "while false and"),
+    ("lua-pool-p52-trips-with-the-dead", "pool/acquire", "if is_broken then return", "if false then return"),
+    ("lua-pool-p52-trips-early", "pool/acquire", "or #parties < pool.limit then", "or #parties < pool.limit - 1 then"),
+    (
+        "lua-pool-p52-leaves-the-others",
+        "pool/leave",
+        "if pool.kind == 'B' then break_round(pool, (read_round(pool))) end",
+        "",
+    ),
+    ("lua-pool-p52-waits-anew", "pool/acquire", "== 'B' and tonumber(ticket) then", "== 'B' and false then"),
+    ("lua-pool-p52-all-lead", "pool/acquire", "#parties + 1 - at)", "1)"),
+    ("lua-pool-p52-breaks-silently", "pool/acquire", "do tell_dismissed(pool, party.who, pool.last) end", "do end"),
+    ("lua-pool-p52-last-one-waits", "pool/acquire", "if own then return granted(pool, own) end\n  if not", "if not"),
+    // The short path of an acquire counts units: each party would pass alone.
+    ("lua-pool-p52-counts-units", "pool/acquire", "and not string.find(ARGV[3], 'B') then", "then"),
     ("lua-pool-p44-late-waiter-waits", "pool/acquire", "if kind == 'L' and is_absent then", "if false then"),
 ];

@@ -3,7 +3,7 @@
 -- Notifies the next waiters of a new end: one waiter of a session, and REVOKE_NOTIFIED in all. A lease that is marked (P10)
 -- or cools down (P23) ends at another time than its waiters know, and the server does nothing by itself at that time.
 local function notify_next(pool)
-  if pool.marked ~= 'M' or pool.counts == 0 then return end
+  if pool.marked ~= 'M' or pool.counts == 0 or pool.kind == 'B' then return end
   local ending, ends
   local function visit(field, grant)
     if not string.find(sub(grant, GRANT.state), '[RC]') then return end
@@ -38,6 +38,8 @@ end
 local function leave(pool, who)
   if pool.entry then
     unlink(pool, who)
+    -- The others of the round would wait in vain (P52).
+    if pool.kind == 'B' then break_round(pool, (read_round(pool))) end
     settle(pool)
     notify_next(pool)
     return 'LEFT' .. save(pool) .. ' queued'

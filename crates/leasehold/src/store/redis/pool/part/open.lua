@@ -7,7 +7,7 @@ local function open(name, id, got)
   if got.err then return sub(got.err, 1, 9) == 'WRONGTYPE' and 'OTHER' or got end
   local record, queue = got[1], got[2]
   if not record and redis.call('EXISTS', name) == 1 then return 'FOREIGN hash' end
-  if record and (not string.find(record, '^lh1[WSVL]') or #record < POOL.size or queue and #queue < WAITERS.size) then
+  if record and (not string.find(record, '^lh1[WSVLB]') or #record < POOL.size or queue and #queue < WAITERS.size) then
     if string.find(record, '^lh1[HPRCF]') then return 'OTHER' end
     local version = string.match(record, '^lh(%d+)')
     return version and version ~= '1' and 'NEWER ' .. version or 'FOREIGN hash'

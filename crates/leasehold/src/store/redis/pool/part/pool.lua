@@ -31,6 +31,7 @@ local sub, format, now_us = string.sub, string.format, tonumber(now)
 --@expire
 --@sweep
 --@serve
+--@round
 --@replace
 --@settle
 --@give_back

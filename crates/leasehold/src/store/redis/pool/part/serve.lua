@@ -45,5 +45,5 @@ local function push(pool, who, waiter, share, length, label)
   end
   if pool.handed == '-' or pool.handed < length then pool.handed = length end
   tell(pool, who, 'lh1 G ' .. who .. ' ' .. token .. ' ' .. length .. '000 ' .. now .. ' ' .. level(pool)
-    .. ' D 00000001 ' .. pool.name)
+    .. ' D ' .. stated_range(pool, sub(share, SHARE.units)) .. ' ' .. pool.name)
 end

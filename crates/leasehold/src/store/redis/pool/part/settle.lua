@@ -37,8 +37,12 @@ local function settle(pool, is_brief)
       lapses = sub(lapses, 1, at - 1) .. now .. sub(lapses, LAPSE.time(at).behind) end
   end
   pool.lapses = lapses
-  hand_to_upgrade(pool)
-  hand_over(pool)
+  if pool.kind == 'B' then
+    settle_round(pool)
+  else
+    hand_to_upgrade(pool)
+    hand_over(pool)
+  end
   if pool.counts == 0 and not pool.upgrade then
     pool.lapses = ''
     note_idle(pool)
