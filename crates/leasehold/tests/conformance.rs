@@ -6,6 +6,8 @@ use leasehold_testkit::conformance::{Backend, Cell, HandOver, Verdict, run};
 const POOLS: usize = 642;
 /// The cells of condition variables and latches. A quorum has no such names.
 const CONDITIONS: usize = 12;
+/// The cells of barriers, likewise.
+const BARRIERS: usize = 6;
 
 fn conforms(backend: Backend, unsupported: usize) {
     conforms_with(backend, HandOver::Local, unsupported);
@@ -70,7 +72,7 @@ fn one_redis_by_tls_conforms() {
 
 #[test]
 fn three_nodes_conform() {
-    conforms(Backend::Quorum, POOLS + CONDITIONS);
+    conforms(Backend::Quorum, POOLS + CONDITIONS + BARRIERS);
 }
 
 /// A cell without a meaning has none with any store: no store can use it as an excuse.

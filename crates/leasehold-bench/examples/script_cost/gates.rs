@@ -1,4 +1,4 @@
-//! The cost of condition variables, of latches, and of a hand-over to a named candidate.
+//! The cost of condition variables, of latches, of barriers, and of a hand-over to a named candidate.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use super::{Bench, FAR_US, TURNS, exchange, id, queues};
 const STANDING: u64 = 100;
 
 /// The rows, in the order in which they are printed.
-pub(super) const GATES: [&str; 8] = [
+pub(super) const GATES: [&str; 12] = [
     "queue at a condition, beside 100",
     "notify one of 100 waiters",
     "spend",
@@ -21,6 +21,10 @@ pub(super) const GATES: [&str; 8] = [
     "delete a latch with 100,000 counts",
     "look for a candidate among 100",
     "look for a candidate among 9,999",
+    "arrive first at a barrier of 2",
+    "arrive last at a barrier of 2",
+    "arrive first at a barrier of 256",
+    "arrive last at a barrier of 256",
 ];
 
 impl Bench<'_> {
@@ -30,7 +34,37 @@ impl Bench<'_> {
         self.command(&["FLUSHALL"]);
         let [first, last, delete] = self.latch();
         let [few, many] = [100, 9_999].map(|candidates| self.absent_candidate(candidates));
-        [queue, notify, spend, first, last, delete, few, many]
+        let [[first_of_2, last_of_2], [first_of_256, last_of_256]] = [2, 256].map(|parties| self.barrier(parties));
+        let arrivals = [first_of_2, last_of_2, first_of_256, last_of_256];
+        let mut all = [0.0; GATES.len()];
+        all[..8].copy_from_slice(&[queue, notify, spend, first, last, delete, few, many]);
+        all[8..].copy_from_slice(&arrivals);
+        all
+    }
+
+    /// The first arrival of a round, and the last one, which lets all parties through.
+    fn barrier(&mut self, parties: u32) -> [f64; 2] {
+        const ROUNDS: u64 = 20;
+        self.command(&["FLUSHALL"]);
+        let _subscriber = self.subscriber();
+        self.take = Take::arrival(parties);
+        let name = self.names[0].clone();
+        let mut spent = [0.0; 2];
+        for round in 0..ROUNDS {
+            let arrivals: Vec<_> = (0..u64::from(parties))
+                .map(|at| self.acquire(&name, id(round * 1_000 + at, 1), &queues(), Contention::Others))
+                .collect();
+            let [first, between @ .., last] = arrivals.as_slice() else { unreachable!("two parties") };
+            spent[0] += self.timed(std::slice::from_ref(first)).1;
+            if !between.is_empty() {
+                exchange(&mut self.stream, between);
+            }
+            let (answers, us) = self.timed(std::slice::from_ref(last));
+            assert!(answers[0].text().is_some_and(|text| text.starts_with("GRANTED")), "{:?}", answers[0]);
+            spent[1] += us;
+        }
+        self.take = Take::MUTEX;
+        spent.map(|us| us / ROUNDS as f64)
     }
 
     /// A leader hands over to somebody who is not there: the script looks at each candidate, and changes nothing.

@@ -2,6 +2,7 @@
 //! primitives share are beside this folder: calls and the times that they promise (`call.rs`), sections and their effects
 //! (`under.rs`), calls that change their runtime (`roam.rs`).
 
+mod barrier;
 mod condvar;
 mod latch;
 mod mutex;

@@ -14,6 +14,7 @@ use super::super::plan::{MS, Plan};
 use super::super::roam::{self, Asking, tried};
 use super::super::under::Work;
 use super::super::worker::Worker;
+use super::barrier;
 use super::condvar;
 use super::latch;
 use super::table::{Act, ActFuture, Primitive, choose};
@@ -72,9 +73,10 @@ const ACTS: &[&[Act<Run>]] = &[
     &[of(|plan| plan.blocks, |worker, mutex, name| Box::pin(block(worker, mutex, name)))],
     &[of(|plan| plan.plain, LOCKS)],
     &[
-        of(|plan| 40 - 3 * condvar::weight(plan), LOCKS),
+        of(|plan| 40 - 4 * condvar::weight(plan), LOCKS),
         of(condvar::weight, |worker, mutex, name| Box::pin(condvar::wait(worker, mutex, name))),
         of(condvar::weight, |worker, _, name| Box::pin(latch::act(worker, name))),
+        of(condvar::weight, |worker, _, name| Box::pin(barrier::act(worker, name))),
         of(condvar::weight, |worker, mutex, name| Box::pin(condvar::notify(worker, mutex, name))),
         of(|_| 15, |worker, mutex, name| Box::pin(try_lock(worker, mutex, name))),
         of(|_| 17, |worker, mutex, name| Box::pin(try_lock_for(worker, mutex, name))),

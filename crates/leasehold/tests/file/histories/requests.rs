@@ -88,9 +88,13 @@ impl Rig {
         Op::HandTo { id, token, label: last.unwrap_or_else(|| self.dice.pick(&labels).clone()) }
     }
 
-    /// Returns a request that is for conditions, or one that is for latches.
+    /// Returns a request that is for conditions, for latches or for barriers.
     fn op_of_kind(&mut self, number: usize, (id, token): (GrantId, Token)) -> Op {
         let now_us = self.world.now_us();
+        if self.kind == Kind::Barrier && self.dice.below(8) > 0 {
+            // Otherwise most rounds would be broken before they are complete.
+            return self.queued(number, Take::arrival(3));
+        }
         let born = if self.dice.below(8) == 0 { token } else { self.model.latch.born };
         let is_for_latches = (self.kind == Kind::Latch) == (self.dice.below(20) > 0);
         match (is_for_latches, self.dice.below(8)) {
