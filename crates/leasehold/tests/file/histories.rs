@@ -315,7 +315,7 @@ async fn rig(store: &Store, seed: u64, kind: Kind) -> Rig {
 }
 
 async fn history(store: &Store, seed: u64) -> BTreeMap<String, u64> {
-    let kind = KINDS[(seed % 5) as usize];
+    let kind = KINDS[(seed % KINDS.len() as u64) as usize];
     let mut rig = rig(store, seed, kind).await;
     for _ in 0..STEPS {
         rig.play().await;

@@ -2,7 +2,7 @@
 
 use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, Grant, GrantId, Name, Rest, SessionId, Token};
+use leasehold_spec::{Contention, Grant, GrantId, GrantState, Name, Rest, SessionId, Token};
 use rusqlite::{Connection, params};
 
 use super::cells::{Bad, grant_id, length, range, time, token, unsigned};
@@ -124,8 +124,8 @@ fn stands(db: &Connection, sql: &str, of: SessionId, news: &mut Vec<News>) -> Re
     while let Some(row) = rows.next()? {
         let (found, at) = if sql == NEWS { (grant(row), 16) } else { (pool::grant(row), pool::COLUMNS) };
         let Ok(mut grant) = found else { continue };
-        if sql == NEWS_OF_POOLS && row.get(at + 4)? {
-            // What a message says of a barrier is the place of the arrival (P52).
+        if sql == NEWS_OF_POOLS && row.get(at + 4)? && grant.state == GrantState::Pushed {
+            // The message of a grant says the place of the arrival (P52).
             grant.range = grant.units.into();
         }
         let waiting = match (row.get(at + 1)?, row.get(at + 2)?) {
