@@ -10,6 +10,7 @@ use std::time::Duration;
 use leasehold_spec::mutant::{Mutant, is_on};
 
 pub use self::guard::{AllGuard, AllLost};
+use crate::acquirer::Acquirer;
 use crate::error::{Error, Operation, Result};
 use crate::lease::Lease;
 use crate::member::Member;
@@ -75,7 +76,8 @@ enum Round {
 impl All {
     /// Waits until all members are held, for as long as that takes.
     ///
-    /// It takes one round trip for each member if all are free.
+    /// If all members are free, it takes one round trip for all of them if they are mutexes of one client with a store in
+    /// memory or on one Redis, and otherwise one for each. If one is not free, it takes one round trip more.
     ///
     /// # Cancel safety
     ///
@@ -127,8 +129,13 @@ impl All {
 
     async fn lock_until(&self, until: Until) -> Result<Option<AllGuard>> {
         let order = self.order().map_err(|error| error.of(Operation::Lock, None))?;
+        let mut at_once = self.take_together(&order).await?.map(Round::All);
         loop {
-            match self.round(&order, until).await? {
+            let round = match at_once.take() {
+                Some(round) => round,
+                None => self.round(&order, until).await?,
+            };
+            match round {
                 Round::All(mut leases) => {
                     // A member was lost while the next one was awaited: the caller would get a guard that is lost.
                     if leases.iter().all(|(_, lease)| lease.is_valid()) {
@@ -144,6 +151,14 @@ impl All {
                 },
             }
         }
+    }
+
+    /// Takes all members by one request, if they are mutexes of one client that are all free (P46).
+    async fn take_together(&self, order: &[usize]) -> Result<Option<Vec<(usize, Lease)>>> {
+        let members: Vec<_> = order.iter().map(|at| &self.members[*at].0).collect();
+        let taken = Acquirer::acquire_together(&members).await;
+        let leases = taken.map_err(|error| error.of(Operation::Lock, None))?;
+        Ok(leases.map(|leases| order.iter().copied().zip(leases).collect()))
     }
 
     /// Takes the members in this order. If the round ends without all of them, it drops the leases that it has.

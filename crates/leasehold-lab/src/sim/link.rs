@@ -8,7 +8,7 @@ use leasehold::seam::{
     Fault, Guess, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, error, inspect_whole,
 };
 use leasehold::{Error, ErrorKind, NodeView, Result};
-use leasehold_spec::{Answer, Delivery, Event, Kind, Name, Op, Renew, SessionId};
+use leasehold_spec::{Acquire, Answer, Delivery, Event, Kind, Name, Op, Renew, SessionId};
 
 use super::conns::{self, Sending};
 use super::exec::{Pid, lock};
@@ -50,7 +50,7 @@ impl Store for SimStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { names_successors: true, kinds: &Kind::ALL, ..StoreProfile::default() }
+        StoreProfile { names_successors: true, takes_together: true, kinds: &Kind::ALL, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {
@@ -153,6 +153,18 @@ impl Link for SimLink {
             match said.await {
                 Ok(Reply::Answers(answers)) => answers.into_iter().map(Ok).collect(),
                 _ => (0..count).map(|_| Err(gone())).collect(),
+            }
+        })
+    }
+
+    fn acquire_all(&self, members: &[(Name, Acquire)]) -> Pending<Result<Option<Vec<Answer>>, Fault>> {
+        let mut members = members.to_vec();
+        members.iter_mut().for_each(|(_, acquire)| acquire.range = acquire.range.min(self.sim.plan.range));
+        let said = self.exchange(Ask::All(members));
+        Box::pin(async move {
+            match said.await? {
+                Reply::All(answers) => Ok(answers),
+                _ => Err(gone()),
             }
         })
     }

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use leasehold_spec::{
-    Answer, Delivery, Env, GrantState, Joined, Name, Op, Outcome, Renew, Resource, SessionId, Token, step,
+    Acquire, Answer, Delivery, Env, GrantState, Joined, Name, Op, Outcome, Renew, Resource, SessionId, Token,
+    acquire_all, step,
 };
 
 use super::step_rules::{self, Seen};
@@ -15,6 +16,8 @@ use super::step_rules::{self, Seen};
 pub(super) enum Ask {
     One(Name, Op),
     Batch(Vec<(Name, Renew)>),
+    /// Several mutexes, or none of them.
+    All(Vec<(Name, Acquire)>),
     Time,
     Attach(SessionId),
     Names,
@@ -27,6 +30,7 @@ pub(super) enum Ask {
 pub(super) enum Reply {
     Answer(Answer),
     Answers(Vec<Answer>),
+    All(Option<Vec<Answer>>),
     Time(u64),
     Attached,
     Names(Vec<Name>),
@@ -121,6 +125,8 @@ impl Node {
                     batch.iter().map(|(name, renew)| self.apply(name, Op::Renew(renew.clone()), now_us, &mut done));
                 Reply::Answers(each.collect())
             }
+            Ask::All(_) if self.full > 0 => Reply::NoMemory,
+            Ask::All(members) => Reply::All(self.acquire_all(members, now_us, &mut done)),
             Ask::Time => Reply::Time(self.clock.at_us(now_us)),
             Ask::Attach(session) => {
                 self.inboxes.entry(*session).or_default().insert(conn);
@@ -144,15 +150,35 @@ impl Node {
             Seen { before: &was, op: &op, now_us: clock_us, after: &record, answer: &answer, deliveries: &deliveries };
         done.wrong.extend(step_rules::wrong(&seen, |session| inboxes.contains_key(&session)));
         if before.as_ref() != Some(&record) && (before.is_some() || record != Resource::default()) {
-            if self.tail.len() == TAIL {
-                self.tail.pop_front();
-            }
-            self.tail.push_back((now_us, name.clone(), before));
-            self.records.insert(name.clone(), record);
+            self.write(name, (before, record), now_us);
         }
         done.deliveries.extend(deliveries.into_iter().map(|delivery| (name.clone(), delivery)));
         done.steps.push((name.clone(), op, answer.clone()));
         answer
+    }
+
+    /// Acquires several mutexes, or none of them.
+    fn acquire_all(&mut self, members: &[(Name, Acquire)], now_us: u64, done: &mut Done) -> Option<Vec<Answer>> {
+        let clock_us = self.clock.at_us(now_us);
+        let env = Env { wall_us: clock_us, lease_us: clock_us, attached: &|_| true };
+        let before: Vec<_> = members.iter().map(|(name, _)| self.records.get(name).cloned()).collect();
+        let mut records: Vec<Resource> = before.iter().cloned().map(Option::unwrap_or_default).collect();
+        let mut asked: Vec<_> = records.iter_mut().zip(members.iter().map(|(_, acquire)| acquire)).collect();
+        let answers = acquire_all(&mut asked, &env)?;
+        let written = before.into_iter().zip(records);
+        for (((name, acquire), answer), of) in members.iter().zip(&answers).zip(written) {
+            self.write(name, of, now_us);
+            done.steps.push((name.clone(), Op::Acquire(acquire.clone()), answer.clone()));
+        }
+        Some(answers)
+    }
+
+    fn write(&mut self, name: &Name, (before, record): (Option<Resource>, Resource), now_us: u64) {
+        if self.tail.len() == TAIL {
+            self.tail.pop_front();
+        }
+        self.tail.push_back((now_us, name.clone(), before));
+        self.records.insert(name.clone(), record);
     }
 
     /// Ends a connection, and detaches its inbox if it has one.

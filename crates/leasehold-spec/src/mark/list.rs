@@ -101,6 +101,10 @@ marks! {
     HandToNobody,
     /// P51: a client that does not hold named the next holder.
     HandToNotHeld,
+    /// P46: several mutexes were acquired by one request.
+    TogetherGranted,
+    /// P46: a request for several mutexes was refused.
+    TogetherRefused,
     /// P52: a barrier let a round through.
     RoundTripped,
     /// P52: a round was broken.

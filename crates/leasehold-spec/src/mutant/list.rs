@@ -304,6 +304,8 @@ pub enum Mutant {
     P46TakesSome,
     /// P46: a request for several mutexes passes over waiters.
     P46PassesQueue,
+    /// P46: a client that got no reply gives the first ID back, and no other.
+    P46GivesOneBack,
     /// P48: a late change of the value is one of the next leader's.
     P48PutsForAny,
     /// P51: without the named waiter, the first waiter gets the lock.

@@ -15,10 +15,8 @@ use crate::take::Take;
 /// "Free" is meant strictly: a name whose lease has ended, or whose clock was set back, is not free before a step about
 /// that name has settled it. So this function sends no message, and serves nobody.
 ///
-/// A repeat of a request that was granted finds the names taken, and returns `None`. The caller then gives all of the IDs
-/// back, as after a request without a reply.
-///
-/// No store carries out such a request yet: see docs/design/multi.md.
+/// A repeat of a request that was granted finds the names taken, and returns `None`. So a client sends the request once,
+/// and gives all IDs back if it gets no reply.
 pub fn acquire_all(members: &mut [(&mut Resource, &Acquire)], env: &Env<'_>) -> Option<Vec<Answer>> {
     let are_free = members.iter().all(|(resource, request)| is_free(resource, request, env));
     if is_on(Mutant::P46TakesSome) && !are_free {

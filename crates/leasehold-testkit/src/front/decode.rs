@@ -25,6 +25,17 @@ pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
     }))
 }
 
+/// Reads the arguments of a request for several mutexes.
+pub(super) fn acquire_all(count: usize, argv: &[&str]) -> Option<Vec<Acquire>> {
+    let (not_after, members) = argv.split_first()?;
+    let (members, []) = members.as_chunks::<4>() else { return None };
+    let one = |[id, lease, label, ttl]: &[&str; 4]| match acquire(&[id, lease, label, not_after, ttl])? {
+        Op::Acquire(acquire) => Some(acquire),
+        _ => None,
+    };
+    (members.len() == count).then(|| members.iter().map(one).collect())?
+}
+
 pub(super) fn place(place: &str, bounds: &str) -> Option<Place> {
     let mut fields = Fields(place);
     let claim_ms = fields.number(8)?;

@@ -2,8 +2,8 @@
 
 use leasehold::seam::Script;
 use leasehold_spec::{
-    Answer, Contention, Delivery, Env, Event, From, Grant, GrantState, Holder, Inspection, Joined, LostHow, Op,
-    Outcome, Resource, Rest, SessionId, ShownMode, Waiter, Was, step,
+    Acquire, Answer, Contention, Delivery, Env, Event, From, Grant, GrantState, Holder, Inspection, Joined, LostHow,
+    Op, Outcome, Resource, Rest, SessionId, ShownMode, Waiter, Was, acquire_all, step,
 };
 
 use super::{Front, Sent, What, decode, pool};
@@ -53,6 +53,9 @@ impl Front {
             let each = keys.iter().zip(renews).map(|(key, op)| self.apply(key, now_us, &op, Guess::Text, sent));
             return Some(each.collect::<Vec<_>>().join("\n"));
         }
+        if script == Script::AcquireAll {
+            return Some(self.acquire_all(keys, now_us, &decode::acquire_all(keys.len(), argv)?));
+        }
         let [key] = keys else { return None };
         let guess = match script {
             Script::Acquire if argv.get(7).is_some() => Guess::Hash,
@@ -73,6 +76,20 @@ impl Front {
             _ => return None,
         };
         Some(self.apply(key, now_us, &op, guess, sent))
+    }
+
+    fn acquire_all(&mut self, keys: &[&str], now_us: u64, asked: &[Acquire]) -> String {
+        let known = |key: &&str| self.records.get(*key).map(|record| record.resource.clone()).unwrap_or_default();
+        let mut resources: Vec<Resource> = keys.iter().map(known).collect();
+        let env = Env { wall_us: now_us, lease_us: now_us, attached: &|_| true };
+        let mut members: Vec<_> = resources.iter_mut().zip(asked).collect();
+        if acquire_all(&mut members, &env).is_none() {
+            return "BUSY".to_owned();
+        }
+        for (key, resource) in keys.iter().zip(resources) {
+            self.records.insert((*key).to_owned(), Record { resource, shape: Shape::Text });
+        }
+        format!("{now_us:016}")
     }
 
     fn apply(&mut self, key: &str, now_us: u64, op: &Op, guess: Guess, sent: &mut Vec<Sent>) -> String {

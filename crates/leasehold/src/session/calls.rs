@@ -1,6 +1,8 @@
 //! The futures of callers: acquire and release. A future here may be dropped at every await, and the session goes on with
 //! what the future began (P16).
 
+pub(crate) mod together;
+
 use std::future::{Future, poll_fn, ready};
 use std::mem::take;
 use std::pin::{Pin, pin};

@@ -95,6 +95,11 @@ impl Session {
         observe::call(Call::Acquire, name, calls::acquire(&self.shared, name, terms, wait)).await
     }
 
+    /// Acquires several mutexes by one request: see [`calls::together`].
+    pub(crate) async fn acquire_all(&self, members: &[(&Name, &Arc<Terms>)]) -> Result<Option<Vec<Arc<Hold>>>> {
+        Box::pin(calls::together::acquire_all(&self.shared, members)).await
+    }
+
     /// Upgrades a hold: see [`machine::upgrade`]. Returns `None` if others hold as well and `wait` is over.
     pub(crate) async fn upgrade(&self, hold: &Arc<Hold>, wait: Wait) -> Result<Option<Arc<Hold>>> {
         self.check_usable()?;

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use leasehold_spec::{Answer, Delivery, Env, Kind, Name, Op, Renew, Resource, SessionId, step};
+use leasehold_spec::{Acquire, Answer, Delivery, Env, Kind, Name, Op, Renew, Resource, SessionId, acquire_all, step};
 
 use super::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole};
 use crate::error::{Error, ErrorKind};
@@ -61,7 +61,7 @@ impl Store for Memory {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { names_successors: true, kinds: &Kind::ALL, ..StoreProfile::default() }
+        StoreProfile { names_successors: true, takes_together: true, kinds: &Kind::ALL, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {
@@ -113,6 +113,22 @@ impl Hub {
     }
 }
 
+impl Hub {
+    /// Acquires all of these mutexes, or none (P46). This ends no lease, so there is no message.
+    fn acquire_all(&self, members: &[(Name, Acquire)]) -> Option<Vec<Answer>> {
+        let (wall_us, lease_us) = (self.world.wall_us(), self.world.now_us());
+        let mut shelves = self.shelves();
+        let Shelves { resources, inboxes, .. } = &mut *shelves;
+        let env = Env { wall_us, lease_us, attached: &|session| inboxes.contains_key(&session) };
+        let known = |(name, _): &(Name, Acquire)| resources.get(name).cloned().unwrap_or_default();
+        let mut records: Vec<Resource> = members.iter().map(known).collect();
+        let mut asked: Vec<_> = records.iter_mut().zip(members.iter().map(|(_, acquire)| acquire)).collect();
+        let answers = acquire_all(&mut asked, &env)?;
+        resources.extend(members.iter().map(|(name, _)| name.clone()).zip(records));
+        Some(answers)
+    }
+}
+
 struct Path {
     hub: Arc<Hub>,
     attached: OnceLock<(SessionId, Inbox)>,
@@ -145,6 +161,14 @@ impl Link for Path {
             let renew = |(name, renew): (Name, Renew)| Ok(hub.apply(&name, &Op::Renew(renew)));
             batch.into_iter().map(renew).collect()
         })
+    }
+
+    fn acquire_all(&self, members: &[(Name, Acquire)]) -> Pending<Result<Option<Vec<Answer>>, Fault>> {
+        if let Some(gone) = self.gone() {
+            return Box::pin(std::future::ready(Err(gone)));
+        }
+        let (hub, members) = (Arc::clone(&self.hub), members.to_vec());
+        Box::pin(async move { Ok(hub.acquire_all(&members)) })
     }
 
     fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {

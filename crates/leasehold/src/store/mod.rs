@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use humantime::format_duration;
 use leasehold_spec::limits::LEASE_DEFAULT_MS;
-use leasehold_spec::{Answer, Contention, Delivery, GrantId, Kind, Name, Op, Renew, SessionId, Take, Token};
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, GrantId, Kind, Name, Op, Renew, SessionId, Take, Token};
 
 use crate::error::{Error, ErrorKind};
 use crate::inspection::NodeView;
@@ -55,6 +55,8 @@ pub struct StoreProfile {
     /// The longest lease in milliseconds, if the store has a limit of its own: the `max_lease` of a quorum. The default
     /// lease is no longer than that.
     pub longest_lease_ms: Option<u64>,
+    /// Whether it takes several mutexes by one request: [`Link::acquire_all`].
+    pub takes_together: bool,
     /// Whether a holder can name the waiter that holds next: [`Op::HandTo`].
     pub names_successors: bool,
     /// Whether a part of the store may still keep a grant after the store has reported the end of the grant. The session
@@ -72,6 +74,7 @@ impl Default for StoreProfile {
         Self {
             kinds,
             longest_lease_ms: None,
+            takes_together: false,
             names_successors: false,
             partial_grants: false,
             burns_unused_tokens: false,
@@ -159,6 +162,14 @@ pub trait Link: Send + Sync + 'static {
     /// Renews many grants of names of one kind, and returns one answer for each, in order. A fault of one name does not
     /// affect the others.
     fn renew(&self, batch: &[(Name, Renew)], kind: Kind) -> Pending<Vec<Result<Answer, Fault>>>;
+
+    /// Acquires several mutexes of distinct names, and returns an answer for each. Returns `None` if it has acquired none,
+    /// which is no statement about any of them (P46). The request is sent once.
+    ///
+    /// Only stores with [`StoreProfile::takes_together`] carry it out.
+    fn acquire_all(&self, _members: &[(Name, Acquire)]) -> Pending<Result<Option<Vec<Answer>>, Fault>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
 
     /// Returns a page of the names that have a record, in no order, and the number of the next page. Page 0 is the first,
     /// and the number 0 comes with the last. A name may appear twice. A name that comes or goes meanwhile may be missing.
@@ -274,7 +285,6 @@ impl Fault {
     }
 
     /// Copies the fault, for another request that it concerns.
-    #[cfg(any(feature = "file", feature = "redis"))]
     pub(crate) fn share(&self) -> Self {
         match self {
             Self::Gone(error) => Self::Gone(error.share()),

@@ -174,7 +174,9 @@ const OUTCOMES: [&str; 19] = [
 ];
 
 /// Cases that every run must meet, however rare they are.
-const RARE: [&str; 27] = [
+const RARE: [&str; 29] = [
+    "all acquired",
+    "none acquired",
     "more",
     "put",
     "no waiter",

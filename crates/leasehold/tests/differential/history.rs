@@ -67,12 +67,18 @@ impl<'a> History<'a> {
     }
 
     fn acquire_anew(&mut self, lock: usize, session: usize, patience: Patience) {
+        let acquire = self.new_acquire(session, patience);
+        self.attempts.push(Attempt { lock, acquire, token: None, ticket: None });
+        self.ask(self.attempts.len() - 1);
+    }
+
+    fn new_acquire(&mut self, session: usize, patience: Patience) -> Acquire {
         let id = GrantId {
             session: self.rig.harness.session(session),
             counter: self.attempts.len() as u64,
             nonce: self.random.number(),
         };
-        let acquire = Acquire {
+        Acquire {
             id,
             take: Take::MUTEX,
             lease_ms: self.lease_ms(),
@@ -80,9 +86,7 @@ impl<'a> History<'a> {
             patience,
             label: (*self.random.pick(&LABELS)).to_owned(),
             range: self.range(),
-        };
-        self.attempts.push(Attempt { lock, acquire, token: None, ticket: None });
-        self.ask(self.attempts.len() - 1);
+        }
     }
 
     fn acquire_again(&mut self, at: usize) {
@@ -234,6 +238,26 @@ impl<'a> History<'a> {
         let (id, token) = (self.attempts[at].acquire.id, self.token(at));
         let label = (*self.random.pick(&LABELS)).to_owned();
         self.apply(lock, &Op::Put { id, token, label });
+    }
+
+    /// Asks for two or three mutexes by one request.
+    fn acquire_all(&mut self) {
+        let first = self.random.index(self.locks.len());
+        let count = self.random.within(2, 3).min(self.locks.len() as u64);
+        let session = self.random.index(self.sessions);
+        let members: Vec<_> = (first..).take(count as usize).map(|lock| lock % self.locks.len()).collect();
+        let mut asked = Vec::with_capacity(members.len());
+        for lock in members {
+            // Often one that was asked for before.
+            let known =
+                self.one_of(lock).filter(|_| self.random.chance(10)).map(|at| self.attempts[at].acquire.clone());
+            let anew = self.new_acquire(session, Patience::Try);
+            if known.is_none() {
+                self.attempts.push(Attempt { lock, acquire: anew.clone(), token: None, ticket: None });
+            }
+            asked.push((lock, Acquire { patience: Patience::Try, ..known.unwrap_or(anew) }));
+        }
+        self.rig.acquire_all(&mut self.locks, &asked);
     }
 
     /// Hands to the label of a waiter, or to another one.

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use leasehold::seam::{Fault, Guess, Link, Message, Real, RedisStore, Store};
 use leasehold_spec::limits::RETENTION_US;
-use leasehold_spec::{Answer, Delivery, Env, Kind, Name, Op, Outcome, Renew, Resource, SessionId, Token, step};
+use leasehold_spec::{
+    Acquire, Answer, Delivery, Env, Kind, Name, Op, Outcome, Renew, Resource, SessionId, Token, acquire_all, step,
+};
 use leasehold_testkit::Value;
 use leasehold_testkit::differential::{Harness, Inbox, Log, TTL_TOLERANCE_US, key};
 use tokio::runtime::Runtime;
@@ -57,6 +59,14 @@ pub(crate) struct Rig {
     /// A full queue takes too long to be read after each operation.
     pub(crate) is_unread: bool,
     pub(crate) log: Log<Done>,
+}
+
+/// Returns what the specification makes of a request for several mutexes.
+fn expect_all(locks: &[Lock], members: &[(usize, Acquire)], now_us: u64) -> (Option<Vec<Answer>>, Vec<Resource>) {
+    let env = Env { wall_us: now_us, lease_us: now_us, attached: &|_| true };
+    let mut models: Vec<_> = members.iter().map(|(number, _)| locks[*number].model.clone()).collect();
+    let mut asked: Vec<_> = models.iter_mut().zip(members.iter().map(|(_, acquire)| acquire)).collect();
+    (acquire_all(&mut asked, &env), models)
 }
 
 impl Rig {
@@ -154,6 +164,39 @@ impl Rig {
             }
             Err(fault) => self.fail(&format!("{fault:?}")),
         }
+    }
+
+    /// Runs a request for several mutexes on both (P46).
+    pub(crate) fn acquire_all(&mut self, locks: &mut [Lock], members: &[(usize, Acquire)]) {
+        for (number, _) in members {
+            self.steer_clear(&mut locks[*number]);
+        }
+        let named: Vec<_> = members.iter().map(|(number, one)| (locks[*number].name.clone(), one.clone())).collect();
+        let before_us = self.now_us();
+        let answers = match self.runtime.block_on(self.link.acquire_all(&named)) {
+            Ok(answers) => answers,
+            Err(Fault::NoMemory(_)) if self.harness.is_full() => {
+                self.count("no memory for several");
+                return self.check_deliveries(&[]);
+            }
+            Err(fault) => self.fail(&format!("{fault:?}")),
+        };
+        let said_us = answers.iter().flatten().map(|answer| answer.now_us).next();
+        // A refusal does not say its time: a token can be in the future when the script reads it, and in the past now.
+        let now_us = said_us.unwrap_or(before_us);
+        let (mut expected, mut models) = expect_all(locks, members, now_us);
+        if said_us.is_none() && expected.is_some() {
+            (expected, models) = expect_all(locks, members, self.now_us());
+        }
+        if answers != expected {
+            self.fail(&format!("{members:?}: the answers are to be\n{expected:?}\nand they are\n{answers:?}"));
+        }
+        self.count(if expected.is_some() { "all acquired" } else { "none acquired" });
+        for ((number, _), model) in members.iter().zip(models) {
+            locks[*number].model = model;
+            self.check_stored(&locks[*number]);
+        }
+        self.check_deliveries(&[]);
     }
 
     /// Runs a batch of renewals on both.

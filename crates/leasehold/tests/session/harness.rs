@@ -56,6 +56,7 @@ impl Harness {
             on_close: Mutex::default(),
             on_ask: Mutex::default(),
             at_once: Mutex::default(),
+            on_all: Mutex::default(),
             links: Mutex::default(),
             run: Mutex::new("first".into()),
             ahead_us: AtomicU64::new(AHEAD_US),

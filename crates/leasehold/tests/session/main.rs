@@ -28,5 +28,6 @@ mod statements;
 mod sticky;
 mod store;
 mod threads;
+mod together;
 mod tries;
 mod validity;

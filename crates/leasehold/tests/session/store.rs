@@ -9,7 +9,7 @@ use leasehold::seam::{
     Fault, Guess, Inbox, Link, Message, Pending, Progress, Real, Store, StoreProfile, World, inspect_whole,
 };
 use leasehold::{Error, LostReason, NodeView};
-use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
+use leasehold_spec::{Acquire, Answer, Kind, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::consume_budget;
 
@@ -36,6 +36,9 @@ pub(crate) type OnAsk = Arc<dyn Fn(&Op) + Send + Sync>;
 /// Replies to a request at once, on the stack of its caller.
 pub(crate) type AtOnce = Box<dyn FnMut(&Op) -> Option<Answer> + Send>;
 
+pub(crate) type AllReply = Result<Option<Vec<Answer>>, Fault>;
+pub(crate) type OnAll = Box<dyn FnMut(&[(Name, Acquire)]) -> Pending<AllReply> + Send>;
+
 pub(crate) struct Scripted {
     pub(crate) requests: mpsc::UnboundedSender<Request>,
     pub(crate) on_open: Mutex<Option<OnOpen>>,
@@ -45,6 +48,8 @@ pub(crate) struct Scripted {
     pub(crate) on_close: Mutex<Option<(usize, OnClose)>>,
     pub(crate) on_ask: Mutex<Option<OnAsk>>,
     pub(crate) at_once: Mutex<Option<AtOnce>>,
+    /// Answers requests for several mutexes. Without it the store acquires none of them.
+    pub(crate) on_all: Mutex<Option<OnAll>>,
     pub(crate) links: Mutex<Vec<Arc<Connection>>>,
     pub(crate) run: Mutex<String>,
     pub(crate) ahead_us: AtomicU64,
@@ -100,7 +105,7 @@ impl Store for Opener {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { names_successors: true, kinds: &Kind::ALL, ..StoreProfile::default() }
+        StoreProfile { takes_together: true, names_successors: true, kinds: &Kind::ALL, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {
@@ -168,6 +173,14 @@ impl Link for Handle {
             }
             answers
         })
+    }
+
+    fn acquire_all(&self, members: &[(Name, Acquire)]) -> Pending<AllReply> {
+        let mut on_all = self.0.store.on_all.lock().unwrap();
+        match on_all.as_mut() {
+            Some(on_all) => on_all(members),
+            None => Box::pin(std::future::ready(Ok(None))),
+        }
     }
 
     fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {

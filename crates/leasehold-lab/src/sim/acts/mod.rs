@@ -5,6 +5,7 @@
 mod barrier;
 mod condvar;
 mod latch;
+mod multi;
 mod mutex;
 mod pool;
 mod rwlock;

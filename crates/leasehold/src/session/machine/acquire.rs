@@ -68,7 +68,7 @@ pub(crate) fn begin_for_caller(
 
 /// Begins an attempt. It is registered before anything is sent, because its grant may come before the reply. Returns its
 /// counter, and what its caller sends on `link`. Without a connection the thread sends, after the inbox is proved (P11).
-fn begin(
+pub(crate) fn begin(
     turn: &mut Turn<'_>,
     (name, terms): (&Name, &Arc<Terms>),
     (requester, wait): (Requester, Wait),

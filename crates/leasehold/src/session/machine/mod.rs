@@ -18,7 +18,7 @@
 //!         grant                    how a lease is entered, shortened and lost
 //!        ╱     ╲
 //!       │    upgrade condition     an attempt that replaces the grant of another one · one that waits for a notification
-//!       │    arrival               one that arrives at a barrier
+//!       │    arrival together      one that arrives at a barrier · several that are sent as one
 //!   hand_over  precede             hand-over inside the process · what is sent before an acquire
 //!        ╲     ╱
 //!        release                   how an attempt is returned to the store
@@ -58,6 +58,7 @@ mod replies;
 mod reserve;
 mod returning;
 mod server;
+pub(crate) mod together;
 mod turn;
 pub(crate) mod upgrade;
 pub(crate) mod waiting;

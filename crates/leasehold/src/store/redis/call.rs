@@ -77,6 +77,23 @@ impl Call {
         Ok(Some(call))
     }
 
+    /// Returns one call that acquires several mutexes, or none of them.
+    pub(super) fn acquire_all(keys: &Keys, members: &[(Name, Acquire)]) -> Result<Self, Error> {
+        let call = members
+            .iter()
+            .fold(Self::begin(Script::AcquireAll, members.len()), |call, (name, _)| call.and(keys.record(name)));
+        let not_after_us = members.iter().map(|(_, acquire)| acquire.not_after_us).min().unwrap_or(0);
+        let call = call.and(Fields::new().decimal(not_after_us.min(TIME_END - 1), field!(TIME.us)));
+        members.iter().try_fold(call, |call, (_, acquire)| {
+            let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
+            Ok(call
+                .and(Fields::new().id(&acquire.id))
+                .and(Fields::new().decimal(lease_ms, field!(LENGTH.ms)))
+                .and(tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?)
+                .and(keep_ms(lease_ms)))
+        })
+    }
+
     /// Returns one call with renewals of many names.
     pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renew)]) -> Result<Self, Error> {
         let mut call = Self::begin(Script::Renew, batch.len());

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
+use leasehold_spec::{Acquire, Answer, Kind, Name, Op, Renew, SessionId};
 
 use super::batch::in_parts;
+use super::call::Call;
 use super::fault;
 use super::pool::encoding::Encoding;
 use super::pool::request::{Request, renewals, restless};
@@ -39,6 +40,11 @@ impl Link for RedisLink {
 
     fn renew(&self, batch: &[(Name, Renew)], kind: Kind) -> Pending<Vec<Result<Answer, Fault>>> {
         in_parts(batch, |part| Box::pin(renew(self.wire.clone(), part, Encoding::of(kind))))
+    }
+
+    fn acquire_all(&self, members: &[(Name, Acquire)]) -> Pending<Result<Option<Vec<Answer>>, Fault>> {
+        let call = Call::acquire_all(&self.wire.keys, members);
+        Box::pin(acquire_all(self.wire.clone(), members.to_vec(), call))
     }
 
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
@@ -126,6 +132,15 @@ async fn apply(
         request = Request::new(&wire.keys, (&name, &op), guess, encoding).map_err(Fault::Refused)?;
     }
     Err(restless(&wire.keys.record(&name)))
+}
+
+async fn acquire_all(
+    mut wire: Wire,
+    members: Vec<(Name, Acquire)>,
+    call: Result<Call, Error>,
+) -> Result<Option<Vec<Answer>>, Fault> {
+    let text = wire.run(&call.map_err(Fault::Refused)?, None).await?;
+    reply::of_all(&members, &text).ok_or_else(|| wire.garbled(None))
 }
 
 /// Whether the record has the other encoding.

@@ -121,7 +121,7 @@ impl Store for RedisStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { kinds: &Kind::ALL, ..StoreProfile::default() }
+        StoreProfile { kinds: &Kind::ALL, takes_together: true, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {

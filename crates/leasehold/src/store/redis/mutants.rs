@@ -194,6 +194,17 @@ const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-q-cools-a-later-round", "node/cool_down", "token <= upto then", "true then"),
     ("lua-q-give-back-ends", "node/give_back", "state ~= 'F' and state ~= 'C' and id", "state ~= 'F' and id"),
     ("lua-q-grants-what-cools", "node/ask", "state == 'C' or state ~= 'F' and", "state ~= 'F' and"),
+    ("lua-p46-takes-held", "acquire_all", " and sub(found, RECORD.version.to.state) == 'lh1F'", ""),
+    ("lua-p46-tokens-fall", "acquire_all", " or sub(found, RECORD.token) >= now", ""),
+    ("lua-p46-grants-again", "acquire_all", "last == id or ", ""),
+    // A script writes each record before it has looked at the next one.
+    (
+        "lua-p46-takes-some",
+        "acquire_all",
+        "  records[at] = ",
+        "  if at > 1 then redis.call('SET', KEYS[at - 1], records[at - 1], 'PX', ARGV[4 * at - 3]) end\n\
+         \x20 records[at] = ",
+    ),
     ("lua-p48-puts-for-any", "put", "token .. id == ARGV[1]", "true"),
     ("lua-p51-hands-for-any", "hand_to", "token .. id == ARGV[1]", "true"),
     ("lua-p51-hands-to-any", "hand_to", "sub(waiter, ENTRY.label_length.from) == ARGV[2]", "true"),

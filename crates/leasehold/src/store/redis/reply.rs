@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, From as Since, GrantId, Joined, Name, Op, Outcome, Refusal, Renew, Rest,
-    SessionId, Token,
+    Acquire, Answer, Contention, Delivery, Event, From as Since, GrantId, Joined, Name, Op, Outcome, Refusal, Renew,
+    Rest, SessionId, Token,
 };
 
 use super::inspection::inspection;
@@ -81,6 +81,20 @@ impl From<&Renew> for To {
             Since::Grant => Self::Other,
         }
     }
+}
+
+/// Reads the reply to a request for several mutexes: an answer for each, or that there is none. Returns `None` for garbage.
+#[expect(clippy::option_option, reason = "the outer one is garbage, as in the functions below")]
+pub(super) fn of_all(members: &[(Name, Acquire)], text: &str) -> Option<Option<Vec<Answer>>> {
+    if text == "BUSY" {
+        return Some(None);
+    }
+    let token = token(text)?;
+    let granted = |(_, acquire): &(Name, Acquire)| {
+        let (left_us, range) = (acquire.lease_ms * 1000, acquire.range.clamp(1, RANGE_MAX));
+        quiet(token.get(), token, Outcome::Granted { token, left_us, range })
+    };
+    Some(Some(members.iter().map(granted).collect()))
 }
 
 /// Reads the reply to one request. Returns `None` for garbage.

@@ -15,6 +15,8 @@ use super::source::{Source, assemble, digest};
 pub enum Script {
     /// Takes the lease, or a place in the queue.
     Acquire,
+    /// Takes several leases, or none.
+    AcquireAll,
     /// Renews the leases of up to 16 names.
     Renew,
     /// Gives the lease back.
@@ -125,11 +127,11 @@ struct Row {
 }
 
 #[rustfmt::skip]
-static TABLE: [Row; 36] = {
+static TABLE: [Row; 37] = {
     use Family::{Locks, Node, Pools};
     use Flags::{AllowOom, NoWrites, Plain};
     use Script::{
-        Acquire, CoolDown, HandTo, Inspect, Leave,
+        Acquire, AcquireAll, CoolDown, HandTo, Inspect, Leave,
         NodeAsk, NodeBegin, NodeCoolDown, NodeEnter, NodeGiveBack, NodeInspect,
         NodeRenew, NodeRevoke, NodeSettle, PoolAcquire, PoolCoolDown, PoolCountDown, PoolCreate, PoolDelete,
         PoolInspect, PoolLeave, PoolLower, PoolNotify, PoolRelease, PoolRenew, PoolResize, PoolRevoke, PoolSettle,
@@ -138,6 +140,8 @@ static TABLE: [Row; 36] = {
     [
         Row { script: Acquire, family: Locks, name: "acquire", own: include_str!("acquire.lua"),
             flags: Plain, arguments: 5..=8, each: 0, replies: &["GRANTED", "QUEUED", "BUSY", "GONE", "LATE", "FULL"] },
+        Row { script: AcquireAll, family: Locks, name: "acquire_all", own: include_str!("acquire_all.lua"),
+            flags: Plain, arguments: 1..=1, each: 4, replies: &[] },
         Row { script: Renew, family: Locks, name: "renew", own: include_str!("renew.lua"),
             flags: AllowOom, arguments: 2..=2, each: 1, replies: &["RENEWED", "LOST", "LATE"] },
         Row { script: Release, family: Locks, name: "release", own: include_str!("release.lua"),

@@ -33,8 +33,9 @@ fn every_script_has_its_header() {
 /// digest is written here.
 #[test]
 fn digests_change_only_with_the_code() {
-    const DIGESTS: [(&str, &str); 36] = [
+    const DIGESTS: [(&str, &str); 37] = [
         ("acquire", "c2e67e1262fbbb0b06098eb49fb48a49a0c10b91"),
+        ("acquire_all", "021fab54eb112102f212c8d863f8486ad20042fd"),
         ("renew", "9686a484aa9eded6ff7d5e7642b234fbb65560f4"),
         ("release", "b1686a06ce86dac67aa1d21b1b3e4ade0a28197b"),
         ("reserve", "e39bab190319d530328cfe069479a28bd6f13b22"),
@@ -126,7 +127,9 @@ fn flags_are_the_ones_that_the_server_reads() {
         };
         assert_eq!(script.source().lines().next(), Some(line), "{script:?}");
         let wanted = match script {
-            Script::Acquire | Script::PoolAcquire | Script::PoolCreate | Script::NodeAsk => Flags::Plain,
+            Script::Acquire | Script::AcquireAll | Script::PoolAcquire | Script::PoolCreate | Script::NodeAsk => {
+                Flags::Plain
+            }
             Script::Inspect | Script::PoolInspect | Script::NodeInspect => Flags::NoWrites,
             _ => Flags::AllowOom,
         };
@@ -140,8 +143,12 @@ fn arguments_are_as_many_as_the_script_reads() {
     for script in every_script() {
         let numbers = script.source().split("ARGV[").skip(1).filter_map(|rest| rest.split(']').next()?.parse().ok());
         assert_eq!(numbers.max().unwrap_or(0), *script.row().arguments.end(), "{script:?}");
-        let reads_each = script.source().contains(" + i]");
-        assert_eq!(script.row().each, usize::from(reads_each), "{script:?}");
+        let each = match script.source() {
+            source if source.contains(" + i]") => 1,
+            source if source.contains("[4 * at]") => 4,
+            _ => 0,
+        };
+        assert_eq!(script.row().each, each, "{script:?}");
     }
     assert!(Script::Acquire.takes(1, 5) && Script::Acquire.takes(1, 8) && !Script::Acquire.takes(1, 9));
     assert!(Script::Renew.takes(16, 18) && !Script::Renew.takes(16, 17) && !Script::Renew.takes(16, 0));
