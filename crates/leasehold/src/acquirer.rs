@@ -180,20 +180,17 @@ impl Acquirer {
     }
 
     /// Acquires all of these by one request, if they are mutexes of one client whose store can do that. Returns `None` if
-    /// it holds none of them afterwards.
-    pub(crate) async fn acquire_together(all: &[&Self]) -> Result<Option<Vec<Lease>>> {
-        let [first, _, ..] = all else { return Ok(None) };
+    /// it holds none of them afterwards. The caller acquires them one by one then, and gets the error of the member that
+    /// fails.
+    pub(crate) async fn acquire_together(all: &[&Self]) -> Option<Vec<Lease>> {
+        let [first, _, ..] = all else { return None };
         let is_mutex = |one: &&Self| one.settings.take == Take::MUTEX && one.owner.is_none();
         if !all.iter().all(|one| is_mutex(one) && one.is_of_client_of(first)) {
-            return Ok(None);
+            return None;
         }
-        let mut members = Vec::with_capacity(all.len());
-        for one in all {
-            members.push((one.name()?, one.terms()?));
-        }
-        let holds = first.client.session().acquire_all(&members).await?;
-        let lease = |hold| Lease::alone(hold, Arc::clone(&first.client));
-        Ok(holds.map(|holds| holds.into_iter().map(lease).collect()))
+        let members: Result<Vec<_>> = all.iter().map(|one| Ok((one.name()?, one.terms()?))).collect();
+        let holds = first.client.session().acquire_all(&members.ok()?).await.ok()??;
+        Some(holds.into_iter().map(|hold| Lease::alone(hold, Arc::clone(&first.client))).collect())
     }
 
     /// Returns the wait that ends so long from now.

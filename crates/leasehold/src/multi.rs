@@ -129,7 +129,7 @@ impl All {
 
     async fn lock_until(&self, until: Until) -> Result<Option<AllGuard>> {
         let order = self.order().map_err(|error| error.of(Operation::Lock, None))?;
-        let mut at_once = self.take_together(&order).await?.map(Round::All);
+        let mut at_once = self.take_together(&order).await.map(Round::All);
         loop {
             let round = match at_once.take() {
                 Some(round) => round,
@@ -154,11 +154,10 @@ impl All {
     }
 
     /// Takes all members by one request, if they are mutexes of one client that are all free (P46).
-    async fn take_together(&self, order: &[usize]) -> Result<Option<Vec<(usize, Lease)>>> {
+    async fn take_together(&self, order: &[usize]) -> Option<Vec<(usize, Lease)>> {
         let members: Vec<_> = order.iter().map(|at| &self.members[*at].0).collect();
-        let taken = Acquirer::acquire_together(&members).await;
-        let leases = taken.map_err(|error| error.of(Operation::Lock, None))?;
-        Ok(leases.map(|leases| order.iter().copied().zip(leases).collect()))
+        let leases = Acquirer::acquire_together(&members).await?;
+        Some(order.iter().copied().zip(leases).collect())
     }
 
     /// Takes the members in this order. If the round ends without all of them, it drops the leases that it has.

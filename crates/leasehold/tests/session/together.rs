@@ -142,3 +142,13 @@ async fn p46_a_client_that_has_one_of_them_asks_one_by_one() {
     assert!(all.try_lock().await.unwrap().is_none());
     assert!(asked.lock().unwrap().is_empty());
 }
+
+/// The settings of one member are wrong. The error names that member, as if it were acquired alone.
+#[tokio::test]
+async fn p46_an_error_of_the_settings_names_the_member() {
+    let (harness, asked) = harness(|_, _| Some(Ok(None))).await;
+    let wrong = harness.leasehold.mutex("a").lease(std::time::Duration::from_millis(1));
+    let error = leasehold::all([wrong, harness.leasehold.mutex("b")]).try_lock().await.unwrap_err();
+    assert_eq!((error.name(), error.kind()), (Some("a"), leasehold::ErrorKind::Invalid));
+    assert!(asked.lock().unwrap().is_empty());
+}

@@ -1,5 +1,6 @@
 //! The calls of several mutexes at once.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use leasehold_spec::{Acquire, Name, Op};
@@ -44,23 +45,36 @@ pub(crate) async fn acquire_all(
         requests.iter().filter_map(|(name, of)| Some((name.clone(), request(&of.op)?))).collect();
     let reply: std::result::Result<_, Fault> = link.acquire_all(&asked).await;
     shared.with(|turn| accept_reply(turn, &requests, reply));
-    let mut holds = Vec::with_capacity(members.len());
-    for (waiting, (_, terms)) in waiting.iter_mut().zip(members) {
+    let mut held = Held { shared, holds: Vec::with_capacity(members.len()) };
+    for waiting in &mut waiting {
         let verdict = (&mut waiting.verdict).await;
         waiting.sends = None;
         if let Ok(Verdict::Granted(hold)) = verdict {
-            if terms.min_hold_us > 0 {
-                hold.begin_min_hold();
-            }
-            holds.push(hold);
+            held.holds.push(hold);
         }
     }
-    if holds.len() == members.len() {
-        return Ok(Some(holds));
+    // Fewer: the reply was lost, and the session has asked for some of them again.
+    if held.holds.len() < members.len() {
+        return Ok(None);
     }
-    // The reply was lost, and the session has asked for some of them again.
-    holds.iter().for_each(|hold| shared.drop_hold(hold));
-    Ok(None)
+    for (hold, (_, terms)) in held.holds.iter().zip(members) {
+        if terms.min_hold_us > 0 {
+            hold.begin_min_hold();
+        }
+    }
+    Ok(Some(take(&mut held.holds)))
+}
+
+/// The leases that the call has so far. Dropping it releases them.
+struct Held<'a> {
+    shared: &'a Arc<Shared>,
+    holds: Vec<Arc<Hold>>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.holds.iter().for_each(|hold| self.shared.drop_hold(hold));
+    }
 }
 
 fn request(op: &Op) -> Option<Acquire> {
