@@ -25,7 +25,12 @@ pub(super) fn note(
     if !is_barrier && !matches!(op, Op::DeleteLatch { .. }) || is_on(Mutant::P44DeletesSilently) {
         return Ok(());
     }
-    for message in messages.iter().filter(|message| message.event == Event::Ending) {
+    let mut dismissals = messages.iter().filter(|message| message.event == Event::Ending).peekable();
+    if is_barrier && dismissals.peek().is_some() {
+        // Those of an earlier round: a dead party never asks again, and its row would stay as long as the name.
+        forget(db, name)?;
+    }
+    for message in dismissals {
         let (session, counter, nonce) = id_cells(message.id);
         let token = message.token.get().cast_signed();
         let sql = "INSERT OR REPLACE INTO dismissed VALUES (?1, ?2, ?3, ?4, ?5)";
