@@ -65,8 +65,8 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
     (Outcome::Queued { ticket, left_us: step.first_left_us(), joined: Joined::Now }, rest)
 }
 
-/// Returns the answer to an arrival at a barrier. It may have completed its round, or, unable to hear of its grant,
-/// broken it.
+/// Returns the answer to an arrival at a barrier. It may have completed its round. It has broken the round if its
+/// session is detached.
 fn arrived(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
     match known_attempt(step, request) {
         Some(Outcome::Queued { ticket, left_us, .. }) => Outcome::Queued { ticket, left_us, joined: Joined::Now },

@@ -126,7 +126,7 @@ fn p52_a_party_whose_time_is_over_breaks_the_round_or_was_let_through() {
     assert_eq!(place_of(&ask_last(&mut world, id(1, 2), waiting)), 2);
 }
 
-/// A party that cannot hear of its grant breaks the round that it would complete.
+/// The last party of a round is detached. The round is broken.
 #[test]
 fn p52_a_detached_arrival_breaks_the_round() {
     let mut world = World::new();
@@ -136,7 +136,7 @@ fn p52_a_detached_arrival_breaks_the_round() {
     assert_eq!(arrive(&mut world, id(1, 1), 2, Some(waiting)).outcome, BROKEN);
 }
 
-/// Another number of parties and another kind are refused. A party that does not wait is told so, and has not arrived.
+/// Another number of parties and another kind are refused. A party that does not wait gets BUSY, and has not arrived.
 #[test]
 fn p52_a_barrier_has_one_number_of_parties() {
     let mut world = World::new();
@@ -153,7 +153,7 @@ fn p52_a_barrier_has_one_number_of_parties() {
     assert_eq!(place_of(&arrive(&mut world, id(2, 1), 1, None).outcome), 1);
 }
 
-/// What a party believes.
+/// The state of a party, as far as the party knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Party {
     Out,
@@ -229,7 +229,7 @@ impl State {
         let arrivals = asked.counter;
         let party = match outcome {
             Outcome::Queued { ticket, .. } => {
-                assert!(!self.ends.contains_key(&asked), "it was told how its round ended, and waits again");
+                assert!(!self.ends.contains_key(&asked), "the store has said how its round ended, and it waits again");
                 Party::Waits { ticket }
             }
             Outcome::Granted { .. } => {

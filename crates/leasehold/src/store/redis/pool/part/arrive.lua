@@ -11,7 +11,7 @@ local function dismissed(pool)
   return 'REFUSED' .. save(pool) .. ' absent B 000000'
 end
 
--- The arrival may have completed its round. Or it has broken it, because it would not hear of its grant.
+-- The arrival may have completed its round. It has broken the round if its session is detached.
 local function arrived(pool, asked, ticket)
   settle(pool)
   local _, own = find_grant(pool, asked)
