@@ -90,8 +90,13 @@ impl Election {
     ///
     /// `Invalid` for a value that is too long, and those of [`Mutex::lock`](crate::Mutex::lock).
     pub async fn campaign(&self, value: &str) -> Result<Leadership> {
-        let lease = self.candidate(value)?.acquire().await?;
-        Ok(self.elected(lease).await)
+        let candidate = self.candidate(value)?;
+        loop {
+            let lease = candidate.acquire().await?;
+            if let Some(leadership) = self.elected(lease).await {
+                return Ok(leadership);
+            }
+        }
     }
 
     /// Leads if nobody leads or waits, and returns `None` otherwise: see [`Election::campaign`].
@@ -101,7 +106,7 @@ impl Election {
     /// See [`Election::campaign`] and [`Mutex::try_lock`](crate::Mutex::try_lock).
     pub async fn try_campaign(&self, value: &str) -> Result<Option<Leadership>> {
         match self.candidate(value)?.try_acquire().await? {
-            Some(lease) => Ok(Some(self.elected(lease).await)),
+            Some(lease) => Ok(self.elected(lease).await),
             None => Ok(None),
         }
     }
@@ -112,9 +117,15 @@ impl Election {
     ///
     /// See [`Election::campaign`] and [`Mutex::try_lock_for`](crate::Mutex::try_lock_for).
     pub async fn campaign_for(&self, value: &str, wait: Duration) -> Result<Option<Leadership>> {
-        match self.candidate(value)?.try_acquire_for(wait).await? {
-            Some(lease) => Ok(Some(self.elected(lease).await)),
-            None => Ok(None),
+        let candidate = self.candidate(value)?;
+        let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let until_us = candidate.now_us().saturating_add(wait_us);
+        loop {
+            let left = Duration::from_micros(until_us.saturating_sub(candidate.now_us()));
+            let Some(lease) = candidate.try_acquire_for(left).await? else { return Ok(None) };
+            if let Some(leadership) = self.elected(lease).await {
+                return Ok(Some(leadership));
+            }
         }
     }
 
@@ -150,10 +161,15 @@ impl Election {
         Ok(self.acquirer.labeled(value))
     }
 
-    async fn elected(&self, lease: Lease) -> Leadership {
+    /// Notifies the observers. A leader that loses its lease before the store has replied has not led yet: it is a
+    /// candidate again.
+    async fn elected(&self, lease: Lease) -> Option<Leadership> {
         let leadership = Leadership(lease, self.changed.clone());
-        notify(&self.changed).await;
-        leadership
+        tokio::select! {
+            biased;
+            _ = leadership.0.lost() => None,
+            () = notify(&self.changed) => leadership.is_valid().then_some(leadership),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Elections: an observer misses no change between its requests (P48). A leader that hands over is sure of the result, or
 //! does not lead any more (P51).
 
+use std::time::Duration;
+
 use leasehold::Leadership;
 use leasehold_spec::{Acquire, GrantId, Inspection, Joined, Op, Outcome, Take, Was};
 use tokio::task::JoinHandle;
@@ -78,4 +80,25 @@ async fn a_leader_leads_on_if_its_candidate_is_not_there() {
     let leadership = handing.await.unwrap().unwrap().expect("it leads on");
     leadership.check().expect("it leads");
     harness.expect_no_request();
+}
+
+/// The reply to the notification of the observers is slow, and the lease ends meanwhile.
+#[tokio::test]
+async fn a_leader_that_lost_its_lease_before_it_leads_is_a_candidate_again() {
+    let mut harness = Harness::new().await;
+    let election = harness.leasehold.election("name").lease(Duration::from_millis(200));
+    let campaigning = tokio::spawn(async move { election.campaign("a").await });
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 200_000, range: 1 }, 7);
+    let notify = harness.next().await;
+    assert_eq!(notify.op, Op::Notify { count: u32::MAX });
+    let request = harness.next_but(|op| matches!(op, Op::Renew(_) | Op::Release { .. })).await;
+    assert!(matches!(&request.op, Op::Acquire(again) if again.id != id), "{:?}", request.op);
+    harness.reply(request, Outcome::Granted { token: token(9), left_us: 200_000, range: 1 }, 9);
+    let notify = harness.next_but(|op| matches!(op, Op::Renew(_) | Op::Release { .. })).await;
+    assert_eq!(notify.op, Op::Notify { count: u32::MAX });
+    harness.reply(notify, Outcome::Notified { count: 0 }, 9);
+    let leadership = campaigning.await.unwrap().unwrap();
+    assert_eq!(leadership.token(), token(9));
+    leadership.check().expect("it leads");
 }
