@@ -1,7 +1,7 @@
 //! A guard, as the laboratories use it.
 
 use leasehold::seam::Pending;
-use leasehold::{Guard, Lost, Permit, ReadGuard, Released, Result, UpgradeableReadGuard, WriteGuard};
+use leasehold::{Guard, Leadership, Lost, Permit, ReadGuard, Released, Result, UpgradeableReadGuard, WriteGuard};
 use leasehold_testkit::history::Share;
 
 /// The guard of a grant. Each method does what the method of the guard with the same name does.
@@ -27,9 +27,12 @@ pub(crate) struct Permits {
     pub(crate) units: u32,
 }
 
-/// Writes `Lease` for a guard of the library.
+/// Writes `Lease` for a guard of the library. `release` is the method that gives it back.
 macro_rules! lease {
     ($guard:ty, |$this:ident| $inner:expr, $share:expr) => {
+        lease!($guard, |$this| $inner, $share, release);
+    };
+    ($guard:ty, |$this:ident| $inner:expr, $share:expr, $release:ident) => {
         impl Lease for $guard {
             fn share(&self) -> Share {
                 let $this = self;
@@ -58,7 +61,7 @@ macro_rules! lease {
 
             fn release(self) -> Pending<Result<Released>> {
                 let $this = self;
-                Box::pin($inner.release())
+                Box::pin($inner.$release())
             }
         }
     };
@@ -68,4 +71,5 @@ lease!(Guard, |_guard| _guard, Share::Exclusive);
 lease!(ReadGuard, |_guard| _guard, Share::Shared(1));
 lease!(UpgradeableReadGuard, |_guard| _guard, Share::Shared(1));
 lease!(WriteGuard, |_guard| _guard, Share::Exclusive);
+lease!(Leadership, |_leads| _leads, Share::Exclusive, resign);
 lease!(Permits, |permits| permits.permit, Share::Shared(permits.units));

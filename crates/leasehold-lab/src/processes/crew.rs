@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use leasehold_testkit::{Random, boottime_us};
 
-use super::judge::Deaths;
+use super::judge::Lives;
 use super::notes::Who;
+use super::options::Kills;
 use super::scene::Scene;
 use crate::chaos::us;
 
@@ -21,26 +22,33 @@ const END: Duration = Duration::from_secs(20);
 /// The workers of a run. Dropping it ends them.
 #[derive(Debug)]
 pub(crate) struct Crew<'a> {
-    scene: Scene,
-    url: &'a str,
-    dir: &'a Path,
-    random: Random,
+    what: What<'a>,
+    pub(crate) random: Random,
     workers: Vec<Worker>,
-    pub(crate) deaths: Deaths,
+    pub(crate) lives: Lives,
+}
+
+/// What the workers do, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct What<'a> {
+    pub(crate) scene: Scene,
+    pub(crate) kills: Kills,
+    pub(crate) url: &'a str,
+    pub(crate) dir: &'a Path,
 }
 
 #[derive(Debug)]
 struct Worker {
     life: u64,
-    child: Child,
+    /// Empty between a death and the next start.
+    child: Option<Child>,
 }
 
 impl<'a> Crew<'a> {
-    pub(crate) fn start(scene: Scene, (url, dir): (&'a str, &'a Path), seed: u64) -> Self {
-        let mut crew =
-            Self { scene, url, dir, random: Random::new(seed), workers: Vec::new(), deaths: Deaths::default() };
-        for number in 0..scene.processes() {
-            let child = crew.spawn(Who { number, life: 0 });
+    pub(crate) fn start(what: What<'a>, seed: u64) -> Self {
+        let mut crew = Self { what, random: Random::new(seed), workers: Vec::new(), lives: Lives::default() };
+        for number in 0..what.scene.processes() {
+            let child = Some(crew.spawn(Who { number, life: 0 }));
             crew.workers.push(Worker { life: 0, child });
         }
         crew
@@ -52,37 +60,67 @@ impl<'a> Crew<'a> {
         Who { number, life: self.workers[number].life }
     }
 
+    /// Returns the workers that run, as far as the crew knows.
+    pub(crate) fn running(&self) -> Vec<usize> {
+        (0..self.workers.len()).filter(|number| self.workers[*number].child.is_some()).collect()
+    }
+
     /// Whether this process runs, as far as the crew knows.
     pub(crate) fn has(&self, who: Who) -> bool {
-        self.workers.get(who.number).is_some_and(|worker| worker.life == who.life)
+        self.workers.get(who.number).is_some_and(|worker| worker.life == who.life && worker.child.is_some())
     }
 
     /// Kills a worker, waits until it is gone, and starts it again. Returns a complaint if it had ended before.
-    pub(crate) fn replace(&mut self, who: Who) -> Option<String> {
-        let worker = &mut self.workers[who.number];
-        let complaint = match worker.child.try_wait() {
-            Ok(None) => None,
-            status => Some(format!("process {}.{} ended by itself: {status:?}", who.number, who.life)),
-        };
-        if complaint.is_none() {
-            self.deaths.insert(who, boottime_us());
+    pub(crate) fn replace(&mut self, number: usize) -> Option<String> {
+        let complaints = self.kill(&[number]);
+        self.start_again(number);
+        complaints.into_iter().next()
+    }
+
+    /// Kills workers at the same moment, and waits until they are gone. Returns complaints about those that had ended
+    /// before.
+    pub(crate) fn kill(&mut self, numbers: &[usize]) -> Vec<String> {
+        let (mut complaints, mut dying) = (Vec::new(), Vec::new());
+        for &number in numbers {
+            let worker = &mut self.workers[number];
+            let Some(mut child) = worker.child.take() else { continue };
+            let who = Who { number, life: worker.life };
+            match child.try_wait() {
+                Ok(None) => drop(self.lives.deaths.insert(who, boottime_us())),
+                status => complaints.push(format!("process {number}.{} ended by itself: {status:?}", who.life)),
+            }
+            // It fails only if the process is gone already.
+            let _ = child.kill();
+            dying.push(child);
         }
-        end(&mut worker.child);
-        let next = Who { life: who.life + 1, ..who };
-        let child = self.spawn(next);
-        self.workers[who.number] = Worker { life: next.life, child };
-        complaint
+        dying.iter_mut().for_each(end);
+        complaints
+    }
+
+    /// Starts a worker that was killed.
+    pub(crate) fn start_again(&mut self, number: usize) {
+        let life = self.workers[number].life + 1;
+        let child = Some(self.spawn(Who { number, life }));
+        self.workers[number] = Worker { life, child };
+        self.lives.restarts.push(boottime_us());
+    }
+
+    /// Kills all workers.
+    pub(crate) fn kill_all(mut self) -> (Lives, Vec<String>) {
+        let complaints = self.kill(&self.running());
+        (std::mem::take(&mut self.lives), complaints)
     }
 
     /// Ends all workers in order. Returns complaints about those that did not end, or not well.
-    pub(crate) fn dismiss(mut self) -> (Deaths, Vec<String>) {
-        for worker in &mut self.workers {
-            drop(worker.child.stdin.take());
+    pub(crate) fn dismiss(mut self) -> (Lives, Vec<String>) {
+        for child in self.workers.iter_mut().filter_map(|worker| worker.child.as_mut()) {
+            drop(child.stdin.take());
         }
         let (deadline, mut complaints) = (Instant::now() + END, Vec::new());
         for (number, worker) in self.workers.iter_mut().enumerate() {
+            let Some(child) = &mut worker.child else { continue };
             let complaint = loop {
-                match worker.child.try_wait() {
+                match child.try_wait() {
                     Ok(Some(status)) if status.success() => break None,
                     Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
                     Ok(None) => break Some(format!("did not end within {END:?}")),
@@ -91,13 +129,14 @@ impl<'a> Crew<'a> {
             };
             complaints.extend(complaint.map(|what| format!("process {number}.{} {what}", worker.life)));
         }
-        (std::mem::take(&mut self.deaths), complaints)
+        (std::mem::take(&mut self.lives), complaints)
     }
 
     fn spawn(&mut self, who: Who) -> Child {
         let (number, life, seed) = (who.number.to_string(), who.life.to_string(), self.random.number().to_string());
-        us().args([WORKER, self.url, self.scene.name(), &number, &life, &seed])
-            .arg(self.dir)
+        let What { scene, kills, url, dir } = self.what;
+        us().args([WORKER, url, scene.name(), kills.name(), &number, &life, &seed])
+            .arg(dir)
             .stdin(Stdio::piped())
             .spawn()
             .expect("the lab can start itself")
@@ -106,7 +145,7 @@ impl<'a> Crew<'a> {
 
 impl Drop for Crew<'_> {
     fn drop(&mut self) {
-        self.workers.iter_mut().for_each(|worker| end(&mut worker.child));
+        self.workers.iter_mut().filter_map(|worker| worker.child.as_mut()).for_each(end);
     }
 }
 

@@ -5,13 +5,21 @@
 //! earlier section reported that its lease was lost: such a section may go on for as long as a process can be stopped
 //! between two checks.
 
+mod waits;
+
 use std::collections::{BTreeMap, HashMap};
 
 use super::notes::{Ending, Event, Note, Share, Use, Who};
 use super::scene::{Scene, Victim};
+use super::worker::MACHINES;
 
-/// The time of each death, just before the signal.
-pub(crate) type Deaths = HashMap<Who, u64>;
+/// When processes died, and when new ones replaced them.
+#[derive(Debug, Default)]
+pub(crate) struct Lives {
+    /// The time of each death, just before the signal.
+    pub(crate) deaths: HashMap<Who, u64>,
+    pub(crate) restarts: Vec<u64>,
+}
 
 /// The result of a run.
 #[derive(Debug, Default)]
@@ -26,6 +34,8 @@ pub(crate) struct Verdict {
     /// Records that a killed writer left half written.
     pub(crate) torn: u64,
     pub(crate) longest_wait_us: u64,
+    /// The longest part of a wait in which no process died.
+    pub(crate) longest_part_us: u64,
     pub(crate) violations: Vec<String>,
 }
 
@@ -49,20 +59,27 @@ struct Resource {
 }
 
 struct Judge<'a> {
-    deaths: &'a Deaths,
+    deaths: &'a HashMap<Who, u64>,
     endings: HashMap<(Who, u64), Ending>,
     resources: BTreeMap<usize, Resource>,
     verdict: Verdict,
 }
 
 /// Judges the lines of a run of this scene.
-pub(crate) fn judge(scene: Scene, notes: &[Note], deaths: &Deaths) -> Verdict {
+pub(crate) fn judge(scene: Scene, notes: &[Note], lives: &Lives) -> Verdict {
     let endings = notes.iter().filter_map(|note| match note.event {
         Event::Leave(ending) => Some(((note.who, note.section), ending)),
         _ => None,
     });
-    let verdict = Verdict { progress: vec![0; scene.processes()], ..Verdict::default() };
-    let mut judge = Judge { deaths, endings: endings.collect(), resources: BTreeMap::new(), verdict };
+    let waits = waits::judge(scene, notes, lives);
+    let verdict = Verdict {
+        progress: vec![0; scene.processes()],
+        longest_wait_us: waits.longest_us,
+        longest_part_us: waits.longest_part_us,
+        violations: waits.violations,
+        ..Verdict::default()
+    };
+    let mut judge = Judge { deaths: &lives.deaths, endings: endings.collect(), resources: BTreeMap::new(), verdict };
     for note in notes {
         judge.note(note, scene.victim());
     }
@@ -72,8 +89,8 @@ pub(crate) fn judge(scene: Scene, notes: &[Note], deaths: &Deaths) -> Verdict {
 impl Judge<'_> {
     fn note(&mut self, note: &Note, victim: Victim) {
         let counts = match &note.event {
-            Event::Enter { uses, waited_us } => {
-                self.verdict.longest_wait_us = self.verdict.longest_wait_us.max(*waited_us);
+            Event::Wait | Event::Stopped => false,
+            Event::Enter(uses) => {
                 uses.iter().for_each(|used| self.enter(note, *used));
                 if !self.endings.contains_key(&(note.who, note.section)) {
                     self.cut(note);
@@ -114,11 +131,19 @@ impl Judge<'_> {
         let Use { resource: number, share, token } = used;
         let resource = self.resources.entry(number).or_default();
         resource.open.retain(|open| self.deaths.get(&open.who).is_none_or(|death_us| *death_us > note.at_us));
-        let others = resource.open.iter().filter(|open| share == Share::Alone || open.share == Share::Alone);
-        for other in others {
-            match self.endings.get(&(other.who, other.section)) {
-                Some(Ending::Lost) => self.verdict.excused += 1,
-                _ => self.verdict.violations.push(format!(
+        let mut inside = units(share);
+        for other in &resource.open {
+            let is_lost = matches!(self.endings.get(&(other.who, other.section)), Some(Ending::Lost));
+            inside += if is_lost { 0 } else { units(other.share) };
+            let excludes = match (share, other.share) {
+                (Share::Shared, Share::Shared) => false,
+                (Share::Units(_), Share::Units(_)) => inside > MACHINES,
+                _ => true,
+            };
+            match (excludes, is_lost) {
+                (false, _) => {}
+                (true, true) => self.verdict.excused += 1,
+                (true, false) => self.verdict.violations.push(format!(
                     "{} entered {number} at {} us, while {} was inside since {} us",
                     words(note.who),
                     note.at_us,
@@ -161,6 +186,11 @@ impl Judge<'_> {
             self.verdict.violations.push(format!("{who} read a torn record, and no writer had died"));
         }
     }
+}
+
+/// Returns how many units of a semaphore a section uses.
+fn units(share: Share) -> u32 {
+    if let Share::Units(units) = share { units } else { 0 }
 }
 
 fn words(who: Who) -> String {

@@ -1,4 +1,4 @@
-//! Textbook problems, solved by real processes of which one is killed a second.
+//! Textbook problems, solved by real processes that are killed: one a second, or up to half of them at once.
 //!
 //! The state that the locks protect is in files, outside of the store. Each process notes when it enters and leaves a
 //! section, in one file that all append to, so the order of the lines is the order of the events. At the end the
@@ -11,11 +11,13 @@
 //! | `run.rs` | one run: the store, the kills, the end |
 //! | `crew.rs` | the worker processes: starts them, kills them, ends them |
 //! | `notes.rs` | the lines that workers append |
-//! | `judge.rs` | judges the lines |
+//! | `judge.rs` | judges the lines: sections, tokens, progress |
+//! | `judge/waits.rs` | judges how long each process waited, and who waited at the same time |
+//! | `residue.rs` | what is left when all are dead |
 //! | `report.rs` | prints the result |
 //! | `worker/` | the worker processes, with a file for each problem |
 //!
-//! A worker that was killed is started again at once. **The seed repeats the choice of whom to kill and the choices of
+//! **The seed repeats the choice of whom to kill and the choices of
 //! each worker, but not the scheduling of the machine.**
 
 mod crew;
@@ -23,6 +25,7 @@ mod judge;
 mod notes;
 mod options;
 mod report;
+mod residue;
 mod run;
 mod scene;
 mod worker;

@@ -22,6 +22,8 @@ pub(crate) struct Who {
 pub(crate) enum Share {
     Alone,
     Shared,
+    /// This many of the units that a semaphore guards.
+    Units(u32),
 }
 
 /// A resource of a section.
@@ -43,10 +45,12 @@ pub(crate) enum Ending {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Event {
-    Enter {
-        uses: Vec<Use>,
-        waited_us: u64,
-    },
+    /// The process begins to wait.
+    Wait,
+    /// The wait has ended with a section.
+    Enter(Vec<Use>),
+    /// The wait has ended without a section: its time was over, a round was broken, or the process has to stop.
+    Stopped,
     Leave(Ending),
     /// The two halves of a record differ, as they do if a writer died between them.
     Torn {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::scene::Scene;
 use crate::usage::replay;
 
-pub(crate) const USAGE: &str =
-    "leasehold-lab processes [--scene NAME] [--seconds 60] [--seed 1] [--store redis|file|URL] [--markdown]";
+pub(crate) const USAGE: &str = "leasehold-lab processes [--scene NAME] [--seconds 60] [--seed 1] \
+                                [--store redis|file|URL] [--crashes] [--markdown]";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -14,7 +14,31 @@ pub(crate) struct Options {
     pub(crate) time: Duration,
     pub(crate) seed: u64,
     pub(crate) store: Store,
+    pub(crate) kills: Kills,
     pub(crate) form: Form,
+}
+
+/// Who is killed, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kills {
+    /// One process a second, which is started again at once.
+    EachSecond,
+    /// From one process up to half of them at the same moment, at random moments. They are started again at random
+    /// moments, and at the end all are killed.
+    Waves,
+}
+
+impl Kills {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::EachSecond => "second",
+            Self::Waves => "waves",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::EachSecond, Self::Waves].into_iter().find(|kills| kills.name() == name)
+    }
 }
 
 /// The store that the processes share.
@@ -67,6 +91,7 @@ impl Options {
             time: Duration::from_secs(60),
             seed: 1,
             store: Store::Redis,
+            kills: Kills::EachSecond,
             form: Form::Words,
         };
         while let Some(arg) = args.next() {
@@ -78,6 +103,7 @@ impl Options {
                 }
                 "--seed" => options.seed = args.next()?.parse().ok()?,
                 "--store" => options.store = Store::named(&args.next()?)?,
+                "--crashes" => options.kills = Kills::Waves,
                 "--markdown" => options.form = Form::Markdown,
                 _ => return None,
             }
@@ -88,7 +114,8 @@ impl Options {
     /// Returns the command that plays this scene again.
     pub(crate) fn replay(&self, scene: Scene) -> String {
         let (name, seconds, seed, store) = (scene.name(), self.time.as_secs(), self.seed, self.store.name());
-        replay(&format!("processes --scene {name} --seconds {seconds} --seed {seed} --store {store}"))
+        let crashes = if self.kills == Kills::Waves { " --crashes" } else { "" };
+        replay(&format!("processes --scene {name} --seconds {seconds} --seed {seed} --store {store}{crashes}"))
     }
 }
 
@@ -103,11 +130,13 @@ mod tests {
     #[test]
     fn options_are_parsed_and_invalid_ones_are_refused() {
         let all = parse("").expect("valid options");
-        assert_eq!((all.scenes.len(), all.time, all.store.name()), (5, Duration::from_secs(60), "redis"));
-        let one = parse("--scene leader --seconds 5 --seed 7 --store file --markdown").expect("valid options");
+        assert_eq!((all.scenes.len(), all.time, all.store.name()), (9, Duration::from_secs(60), "redis"));
+        let one =
+            parse("--scene leader --seconds 5 --seed 7 --store file --crashes --markdown").expect("valid options");
         assert_eq!((one.scenes.as_slice(), one.form), ([Scene::Leader].as_slice(), Form::Markdown));
         let again = one.replay(Scene::Leader);
-        assert!(again.ends_with(" processes --scene leader --seconds 5 --seed 7 --store file"), "{again}");
+        assert!(again.ends_with(" processes --scene leader --seconds 5 --seed 7 --store file --crashes"), "{again}");
+        assert_eq!(Kills::named(one.kills.name()), Some(Kills::Waves));
         assert_eq!(parse("--store redis://localhost").expect("valid options").store.name(), "redis://localhost");
         for invalid in
             ["--scene", "--scene cooks", "--seconds 0", "--seconds x", "--store memory:x", "--store redis://:pw@h", "5"]

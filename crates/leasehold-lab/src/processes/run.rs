@@ -9,16 +9,21 @@ use leasehold::{ErrorKind, Leasehold};
 use leasehold_testkit::RedisServer;
 use tempfile::TempDir;
 
-use super::crew::Crew;
+use super::crew::{Crew, What};
 use super::judge::{Verdict, judge};
 use super::notes::{self, Event, Note, Who};
-use super::options::{Form, Options, Store};
+use super::options::{Form, Kills, Options, Store};
 use super::report::{HEAD, Report};
-use super::scene::{Scene, Victim};
+use super::residue::residue;
+use super::scene::{LEASE, Scene, Victim};
 use super::worker::{is_whole, prepare};
 
 /// The time between two kills.
 const TICK: Duration = Duration::from_secs(1);
+/// The longest time between a death and the next start, if many are killed at once.
+const DEAD_MAX: Duration = Duration::from_secs(2);
+/// The longest time from the last start to the next kills: longer than anybody may wait.
+const CALM_MAX: Duration = Duration::from_secs(6);
 
 /// Plays the scenes one after the other, and prints the results.
 pub(crate) fn run(options: &Options) -> ExitCode {
@@ -63,30 +68,42 @@ fn play(options: &Options, scene: Scene) -> Result<Report, String> {
     prepare(scene, &state).map_err(|error| format!("no state: {error}"))?;
     let file = state.join(NOTES);
     let begun = Instant::now();
-    let mut crew = Crew::start(scene, (&url, &state), options.seed);
-    let mut complaints = kill_until(&mut crew, (scene, &file), begun + options.time);
+    let what = What { scene, kills: options.kills, url: &url, dir: &state };
+    let mut crew = Crew::start(what, options.seed);
+    let end = begun + options.time;
+    let mut complaints = match options.kills {
+        Kills::EachSecond => kill_each_second(&mut crew, (scene, &file), end),
+        Kills::Waves => kill_in_waves(&mut crew, end),
+    };
     let time = begun.elapsed();
-    let (deaths, late) = crew.dismiss();
+    let (lives, late) = match options.kills {
+        Kills::EachSecond => crew.dismiss(),
+        Kills::Waves => crew.kill_all(),
+    };
     complaints.extend(late);
+    if options.kills == Kills::Waves {
+        complaints.extend(residue(scene, &url, server.as_ref())?);
+    }
 
     let (notes, parts) = notes::read(&file).map_err(|error| format!("the notes cannot be read: {error}"))?;
-    let mut verdict = judge(scene, &notes, &deaths);
-    if parts > deaths.len() {
-        complaints.push(format!("{parts} lines are incomplete, and {} processes were killed", deaths.len()));
+    let mut verdict = judge(scene, &notes, &lives);
+    let killed = lives.deaths.len();
+    if parts > killed {
+        complaints.push(format!("{parts} lines are incomplete, and {killed} processes were killed"));
     }
     complaints.extend(is_whole(scene, &state).err());
     complaints.extend(short(&verdict, scene.least(options.time)));
     complaints.append(&mut verdict.violations);
     verdict.violations = complaints;
-    let (least, kills, store) = (scene.least(options.time), deaths.len(), options.store.name().to_owned());
-    Ok(Report { scene, store, seed: options.seed, time, least, kills, load, verdict })
+    let (least, store) = (scene.least(options.time), options.store.name().to_owned());
+    Ok(Report { scene, store, seed: options.seed, kills: options.kills, time, least, killed, load, verdict })
 }
 
 /// The file of all notes, in the directory of the state.
 pub(crate) const NOTES: &str = "notes.jsonl";
 
 /// Kills one process a second. Returns what went wrong.
-fn kill_until(crew: &mut Crew<'_>, (scene, file): (Scene, &Path), end: Instant) -> Vec<String> {
+fn kill_each_second(crew: &mut Crew<'_>, (scene, file): (Scene, &Path), end: Instant) -> Vec<String> {
     let (mut next, mut complaints) = (Instant::now() + TICK, Vec::new());
     while next < end {
         thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -97,11 +114,43 @@ fn kill_until(crew: &mut Crew<'_>, (scene, file): (Scene, &Path), end: Instant) 
             Victim::Holder => notes::read(file).ok().and_then(|(notes, _)| holder(&notes)),
         };
         if let Some(victim) = victim.filter(|victim| crew.has(*victim)) {
-            complaints.extend(crew.replace(victim));
+            complaints.extend(crew.replace(victim.number));
         }
     }
     thread::sleep(end.saturating_duration_since(Instant::now()));
     complaints
+}
+
+/// Kills from one process up to half of them at the same moment, starts each again at a moment of its own, and leaves them
+/// alone for a while. Returns what went wrong.
+fn kill_in_waves(crew: &mut Crew<'_>, end: Instant) -> Vec<String> {
+    let mut complaints = Vec::new();
+    loop {
+        let calm = Duration::from_millis(crew.random.within(500, millis(CALM_MAX)));
+        let now = Instant::now();
+        if now + calm + DEAD_MAX >= end {
+            thread::sleep(end.saturating_duration_since(now));
+            return complaints;
+        }
+        thread::sleep(calm);
+        let mut victims = crew.running();
+        crew.random.shuffle(&mut victims);
+        let half = victims.len() as u64 / 2;
+        victims.truncate(crew.random.within(1, half) as usize);
+        complaints.extend(crew.kill(&victims));
+        let dead_since = Instant::now();
+        let mut restarts: Vec<(u64, usize)> =
+            victims.into_iter().map(|number| (crew.random.below(millis(DEAD_MAX)), number)).collect();
+        restarts.sort_unstable();
+        for (after_ms, number) in restarts {
+            thread::sleep((dead_since + Duration::from_millis(after_ms)).saturating_duration_since(Instant::now()));
+            crew.start_again(number);
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).expect("a short time")
 }
 
 /// Returns the process that entered last, unless it has left.
@@ -128,11 +177,14 @@ fn short(verdict: &Verdict, least: u64) -> Vec<String> {
 fn check_support(scene: Scene, url: &str) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let asked = runtime.map_err(|error| format!("no runtime: {error}"))?.block_on(async {
-        let client = Leasehold::connect(url).await?;
+        let client = Leasehold::builder(url).lease(LEASE).connect().await?;
         let asked = match scene {
             Scene::Buffer => client.condvar("probe").notify_one().await.map(drop),
             Scene::Readers => client.rw_lock("probe").try_read().await.map(drop),
-            Scene::Philosophers | Scene::Accounts | Scene::Leader => Ok(()),
+            Scene::Machines => client.semaphore("probe", 1).try_acquire().await.map(drop),
+            Scene::Jobs => client.latch("probe").keep(LEASE).create(1).await,
+            Scene::Rounds => client.barrier("probe", 2).wait_for(Duration::ZERO).await.map(drop),
+            Scene::Counter | Scene::Philosophers | Scene::Accounts | Scene::Leader => Ok(()),
         };
         client.close().await;
         asked

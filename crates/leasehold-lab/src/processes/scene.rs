@@ -4,18 +4,32 @@ use std::time::Duration;
 
 /// The lease of every lock. The next waiter gets the lock of a killed process when its lease is over.
 pub(crate) const LEASE: Duration = Duration::from_secs(1);
+/// The time in which a waiter must confirm a grant that it was pushed. If it dies, the next one is granted after that.
+const CLAIM: Duration = Duration::from_secs(1);
+/// The time that messages, the start of a process and a busy machine may take.
+const SLACK: Duration = Duration::from_secs(2);
+/// How long a waiter may wait while no process dies.
+pub(crate) const WAIT_MAX: Duration = LEASE.saturating_add(CLAIM).saturating_add(SLACK);
 
 /// A problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scene {
+    /// Six processes count in one file: a mutex.
+    Counter,
     /// Five philosophers, each with a fork at both hands: a multi-lock of two mutexes.
     Philosophers,
     /// Two writers and four readers of one record: a read-write lock.
     Readers,
+    /// Six processes that use one or two of three machines: a semaphore.
+    Machines,
     /// Three producers and three consumers of a buffer with few places: a mutex and two condition variables.
     Buffer,
     /// Transfers between 100 accounts whose total is constant: multi-locks of two mutexes, and audits that hold all.
     Accounts,
+    /// Jobs of six parts, and nobody begins the next job before all parts of this one are done: latches.
+    Jobs,
+    /// Rounds of five processes that begin each round together: a barrier.
+    Rounds,
     /// Candidates of which one leads. The leader is killed.
     Leader,
 }
@@ -29,14 +43,28 @@ pub(crate) enum Victim {
 }
 
 impl Scene {
-    pub(crate) const ALL: [Self; 5] = [Self::Philosophers, Self::Readers, Self::Buffer, Self::Accounts, Self::Leader];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Counter,
+        Self::Philosophers,
+        Self::Readers,
+        Self::Machines,
+        Self::Buffer,
+        Self::Accounts,
+        Self::Jobs,
+        Self::Rounds,
+        Self::Leader,
+    ];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
+            Self::Counter => "counter",
             Self::Philosophers => "philosophers",
             Self::Readers => "readers",
+            Self::Machines => "machines",
             Self::Buffer => "buffer",
             Self::Accounts => "accounts",
+            Self::Jobs => "jobs",
+            Self::Rounds => "rounds",
             Self::Leader => "leader",
         }
     }
@@ -47,8 +75,8 @@ impl Scene {
 
     pub(crate) const fn processes(self) -> usize {
         match self {
-            Self::Philosophers | Self::Accounts | Self::Leader => 5,
-            Self::Readers | Self::Buffer => 6,
+            Self::Philosophers | Self::Accounts | Self::Rounds | Self::Leader => 5,
+            Self::Counter | Self::Readers | Self::Machines | Self::Buffer | Self::Jobs => 6,
         }
     }
 
@@ -57,6 +85,11 @@ impl Scene {
             Self::Leader => Victim::Holder,
             _ => Victim::Anybody,
         }
+    }
+
+    /// Whether a process may wait for what a dead process does after its restart, and not only for a lock.
+    pub(crate) const fn needs_all(self) -> bool {
+        matches!(self, Self::Buffer | Self::Jobs | Self::Rounds)
     }
 
     /// Returns how many sections each process must have finished after this time. (A leader never finishes: there the

@@ -200,12 +200,6 @@ const ELSEWHERE: &[Mark] = &[
     Mark::Resized,
     Mark::ResizeRefused,
     Mark::PassedTooBig,
-    // No client of the simulation leads.
-    Mark::LabelPut,
-    Mark::PutNotHeld,
-    Mark::HandedTo,
-    Mark::HandToNobody,
-    Mark::HandToNotHeld,
 ];
 
 /// Paths that one seed in a thousand takes, or fewer: two thousand seeds may take them or not.

@@ -1,12 +1,15 @@
 //! The overlaps and states that the judge reports, and those that it excuses.
 
+use std::time::Duration;
+
 use super::*;
+use crate::processes::scene::WAIT_MAX;
 
 /// The lines of a run, which a test writes by hand.
 #[derive(Default)]
 struct Story {
     notes: Vec<Note>,
-    deaths: Deaths,
+    lives: Lives,
     now_us: u64,
 }
 
@@ -22,7 +25,7 @@ impl Story {
     }
 
     fn enters(self, number: usize, share: Share, token: u64) -> Self {
-        self.line(number, Event::Enter { uses: vec![Use { resource: 3, share, token }], waited_us: token })
+        self.line(number, Event::Enter(vec![Use { resource: 3, share, token }]))
     }
 
     fn leaves(self, number: usize, ending: Ending) -> Self {
@@ -31,24 +34,32 @@ impl Story {
 
     fn dies(mut self, number: usize) -> Self {
         self.now_us += 10;
-        self.deaths.insert(who(number), self.now_us);
+        self.lives.deaths.insert(who(number), self.now_us);
+        self
+    }
+
+    fn waits(self, number: usize) -> Self {
+        self.line(number, Event::Wait)
+    }
+
+    fn later(mut self, time: Duration) -> Self {
+        self.now_us += time.as_micros() as u64;
         self
     }
 
     fn judged(&self, scene: Scene) -> Verdict {
-        judge(scene, &self.notes, &self.deaths)
+        judge(scene, &self.notes, &self.lives)
     }
 }
 
 use Ending::{Lost, Whole};
-use Share::{Alone, Shared};
+use Share::{Alone, Shared, Units};
 
 #[test]
 fn sections_one_after_the_other_are_right() {
     let story = Story::default().enters(0, Alone, 1).leaves(0, Whole).enters(1, Alone, 2).leaves(1, Whole);
     let verdict = story.judged(Scene::Philosophers);
     assert_eq!((verdict.violations.len(), verdict.progress), (0, vec![1, 1, 0, 0, 0]));
-    assert_eq!(verdict.longest_wait_us, 2);
 }
 
 #[test]
@@ -113,4 +124,55 @@ fn the_terms_of_leaders_count_from_their_beginning() {
 fn a_wrong_state_is_a_violation() {
     let story = Story::default().line(4, Event::Wrong("the accounts have 99 instead of 100".into()));
     assert_eq!(story.judged(Scene::Accounts).violations, ["process 4.0: the accounts have 99 instead of 100"]);
+}
+
+#[test]
+fn a_wait_is_too_long_if_it_is_without_a_death_for_the_bound() {
+    let longest = |story: Story| {
+        let verdict = story.judged(Scene::Counter);
+        (verdict.longest_wait_us, verdict.longest_part_us, verdict.violations.len())
+    };
+    let nearly = WAIT_MAX - Duration::from_millis(1);
+    let bound_us = nearly.as_micros() as u64;
+    let served = Story::default().waits(0).later(nearly).enters(0, Alone, 1).leaves(0, Whole);
+    assert_eq!(longest(served), (bound_us + 10, bound_us + 10, 0));
+    let late = Story::default().waits(0).later(nearly * 2).enters(0, Alone, 1).leaves(0, Whole);
+    assert_eq!(longest(late).2, 1);
+    // A death in between begins the time anew.
+    let behind = Story::default().waits(0).later(nearly).dies(1).later(nearly).enters(0, Alone, 1).leaves(0, Whole);
+    assert_eq!(longest(behind), (2 * bound_us + 20, bound_us + 10, 0));
+    // A wait that never ends shows in the death of its process, which the command kills at the end.
+    let never = Story::default().waits(0).later(nearly * 2).dies(0);
+    assert_eq!(longest(never).2, 1);
+    let stopped = Story::default().waits(0).later(nearly * 2).line(0, Event::Stopped);
+    assert_eq!(longest(stopped).2, 1);
+}
+
+#[test]
+fn machines_are_used_by_as_many_as_there_are() {
+    let full = || Story::default().enters(0, Units(1), 1).enters(1, Units(2), 2);
+    let leave = |story: Story| story.leaves(0, Whole).leaves(1, Whole);
+    assert_eq!(leave(full()).judged(Scene::Machines).violations.len(), 0);
+    let more = leave(full().enters(2, Units(1), 3).leaves(2, Whole));
+    assert_eq!(more.judged(Scene::Machines).violations.len(), 1);
+    let lost = full().enters(2, Units(1), 3).leaves(0, Lost).leaves(1, Whole).leaves(2, Whole);
+    assert_eq!(lost.judged(Scene::Machines).violations.len(), 0);
+}
+
+#[test]
+fn a_round_begins_when_all_have_come() {
+    let come = |numbers: std::ops::Range<usize>| numbers.fold(Story::default(), Story::waits);
+    let begin = |story: Story| {
+        (0..5).fold(story, |story, number| story.line(number, Event::Enter(Vec::new())).leaves(number, Whole))
+    };
+    assert_eq!(begin(come(0..5)).judged(Scene::Rounds).violations.len(), 0);
+    // The last one comes when the first one has begun.
+    let early = come(0..4).line(0, Event::Enter(Vec::new())).leaves(0, Whole).waits(4);
+    assert_eq!(early.judged(Scene::Rounds).violations.len(), 1);
+    // The first one was there, and has gone before the last one came.
+    let gone = come(0..4).line(0, Event::Stopped).waits(4).line(4, Event::Enter(Vec::new())).leaves(4, Whole);
+    assert_eq!(gone.judged(Scene::Rounds).violations.len(), 1);
+    // A barrier counts a process that has just died.
+    let dead = come(0..4).dies(0).waits(4).line(4, Event::Enter(Vec::new())).leaves(4, Whole);
+    assert_eq!(dead.judged(Scene::Rounds).violations.len(), 0);
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{Worker, alone, ending, released, replace};
 use crate::processes::notes::Event;
 
-const ACCOUNTS: usize = 100;
+pub(crate) const ACCOUNTS: usize = 100;
 const BALANCE: u64 = 1000;
 const TOTAL: u64 = ACCOUNTS as u64 * BALANCE;
 /// The most members of a multi-lock. An audit holds several multi-locks, and takes them in the order of the names.
@@ -113,7 +113,11 @@ async fn lock_all(groups: &[All]) -> leasehold::Result<Vec<AllGuard>> {
 
 /// Returns the lock of an account. The names have one length, so their order is that of the numbers.
 fn lock(worker: &Worker, number: usize) -> Mutex {
-    worker.client.mutex(format!("account {number:02}"))
+    worker.client.mutex(account(number))
+}
+
+pub(crate) fn account(number: usize) -> String {
+    format!("account {number:02}")
 }
 
 fn balance(dir: &Path, number: usize) -> u64 {

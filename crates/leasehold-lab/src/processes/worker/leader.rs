@@ -1,16 +1,22 @@
-//! Candidates of an election. The leader leads until it is killed, or until the run ends.
+//! Candidates of an election. The leader leads until it is killed, or until the run ends. If anybody is killed, and not
+//! the leader, it leads for a short time only: nobody should wait for the end of a term.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{Worker, alone, ending, released};
 use crate::processes::notes::Event;
+use crate::processes::options::Kills;
+
+const SHORT_TERM: Duration = Duration::from_millis(100);
 
 pub(super) async fn campaign(worker: &mut Worker) -> leasehold::Result<()> {
     let election = worker.client.election("shard");
     let label = format!("{}.{}", worker.who.number, worker.who.life);
     while let Some(leadership) = worker.get(election.campaign(&label)).await? {
         worker.enter(vec![alone(0, leadership.token())]);
-        while !*worker.stop.borrow() && leadership.check().is_ok() {
+        let begun = Instant::now();
+        let goes_on = |worker: &Worker| worker.kills == Kills::EachSecond || begun.elapsed() < SHORT_TERM;
+        while !*worker.stop.borrow() && leadership.check().is_ok() && goes_on(worker) {
             let seen = election.leader().await?;
             let is_ours =
                 seen.as_ref().is_some_and(|leader| leader.token == leadership.token() && leader.value == label);

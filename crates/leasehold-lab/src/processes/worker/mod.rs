@@ -2,9 +2,13 @@
 
 mod accounts;
 mod buffer;
+mod counter;
+mod jobs;
 mod leader;
+mod machines;
 mod philosophers;
 mod readers;
+pub(crate) mod rounds;
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -13,14 +17,18 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold::{Leasehold, Released};
-use leasehold_testkit::{Random, boottime_us};
+use leasehold_testkit::Random;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::notes::{Ending, Event, Notes, Share, Use, Who};
+use super::options::Kills;
 use super::run::NOTES;
 use super::scene::{LEASE, Scene};
 use crate::chaos::die_with_parent;
+
+pub(crate) use accounts::{ACCOUNTS, account};
+pub(crate) use machines::MACHINES;
 
 /// Writes the state with which a scene begins.
 pub(crate) fn prepare(scene: Scene, dir: &Path) -> io::Result<()> {
@@ -28,8 +36,11 @@ pub(crate) fn prepare(scene: Scene, dir: &Path) -> io::Result<()> {
     match scene {
         Scene::Accounts => accounts::open(dir),
         Scene::Buffer => buffer::open(dir),
+        Scene::Counter => counter::open(dir),
+        Scene::Jobs => jobs::open(dir),
         Scene::Readers => readers::open(dir),
-        Scene::Philosophers | Scene::Leader => Ok(()),
+        Scene::Rounds => rounds::open(dir),
+        Scene::Machines | Scene::Philosophers | Scene::Leader => Ok(()),
     }
 }
 
@@ -38,7 +49,7 @@ pub(crate) fn is_whole(scene: Scene, dir: &Path) -> Result<(), String> {
     match scene {
         Scene::Accounts => accounts::audit(dir),
         Scene::Buffer => buffer::read(dir).map(drop),
-        Scene::Readers | Scene::Philosophers | Scene::Leader => Ok(()),
+        _ => Ok(()),
     }
 }
 
@@ -50,25 +61,24 @@ struct Worker {
     notes: Notes,
     random: Random,
     stop: watch::Receiver<bool>,
+    kills: Kills,
     section: u64,
-    /// When it began to wait for the section that comes next.
-    waits_since_us: u64,
 }
 
-/// `processes-worker URL SCENE NUMBER LIFE SEED DIR`
+/// `processes-worker URL SCENE KILLS NUMBER LIFE SEED DIR`
 pub(crate) fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
     let parsed = (|| {
-        let (url, scene) = (args.next()?, Scene::named(&args.next()?)?);
+        let what = (args.next()?, Scene::named(&args.next()?)?, Kills::named(&args.next()?)?);
         let who = Who { number: args.next()?.parse().ok()?, life: args.next()?.parse().ok()? };
-        Some((url, scene, who, args.next()?.parse().ok()?, PathBuf::from(args.next()?)))
+        Some((what, who, args.next()?.parse().ok()?, PathBuf::from(args.next()?)))
     })();
-    let Some((url, scene, who, seed, dir)) = parsed else {
+    let Some(((url, scene, kills), who, seed, dir)) = parsed else {
         eprintln!("processes-worker is started by `leasehold-lab processes`");
         return ExitCode::from(2);
     };
     die_with_parent();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.expect("a runtime can be started").block_on(work((&url, scene), who, seed, dir)) {
+    match runtime.expect("a runtime can be started").block_on(work((&url, scene, kills), who, seed, dir)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("process {}.{}: {error}", who.number, who.life);
@@ -77,7 +87,7 @@ pub(crate) fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-async fn work((url, scene): (&str, Scene), who: Who, seed: u64, dir: PathBuf) -> leasehold::Result<()> {
+async fn work((url, scene, kills): (&str, Scene, Kills), who: Who, seed: u64, dir: PathBuf) -> leasehold::Result<()> {
     let (ends, stop) = watch::channel(false);
     std::thread::spawn(move || {
         // The end of the input is the order to stop. The lab writes nothing into it.
@@ -87,17 +97,13 @@ async fn work((url, scene): (&str, Scene), who: Who, seed: u64, dir: PathBuf) ->
     let label = format!("{}.{}", who.number, who.life);
     let client = Leasehold::builder(url).holder(&label).lease(LEASE).connect().await?;
     let notes = Notes::append_to(&dir.join(NOTES), who).expect("a directory of the lab can be written");
-    let mut worker = Worker {
-        client: client.clone(),
-        who,
-        dir,
-        notes,
-        random: Random::new(seed),
-        stop,
-        section: 0,
-        waits_since_us: 0,
-    };
+    let mut worker =
+        Worker { client: client.clone(), who, dir, notes, random: Random::new(seed), stop, kills, section: 0 };
     match scene {
+        Scene::Counter => counter::count(&mut worker).await?,
+        Scene::Machines => machines::use_them(&mut worker).await?,
+        Scene::Jobs => jobs::work(&mut worker).await?,
+        Scene::Rounds => rounds::play(&mut worker).await?,
         Scene::Philosophers => philosophers::dine(&mut worker).await?,
         Scene::Readers => readers::work(&mut worker).await?,
         Scene::Buffer => buffer::work(&mut worker).await?,
@@ -112,11 +118,14 @@ async fn work((url, scene): (&str, Scene), who: Who, seed: u64, dir: PathBuf) ->
 impl Worker {
     /// Waits for a lock. Returns `None` when the worker has to stop: the future is dropped then.
     async fn get<T>(&mut self, waiting: impl Future<Output = leasehold::Result<T>>) -> leasehold::Result<Option<T>> {
-        self.waits_since_us = boottime_us();
+        self.note(Event::Wait);
         let mut stop = self.stop.clone();
         tokio::select! {
             biased;
-            _ = stop.wait_for(|stop| *stop) => Ok(None),
+            _ = stop.wait_for(|stop| *stop) => {
+                self.note(Event::Stopped);
+                Ok(None)
+            }
             got = waiting => got.map(Some),
         }
     }
@@ -124,8 +133,7 @@ impl Worker {
     /// Notes that a section begins. It uses these resources.
     fn enter(&mut self, uses: Vec<Use>) {
         self.section += 1;
-        let waited_us = boottime_us() - self.waits_since_us;
-        self.notes.write(self.section, Event::Enter { uses, waited_us });
+        self.notes.write(self.section, Event::Enter(uses));
     }
 
     /// Notes that the section has ended. The next step is the release.
@@ -156,6 +164,12 @@ fn released(result: leasehold::Result<Released>) -> leasehold::Result<()> {
 
 fn alone(resource: usize, token: leasehold::Token) -> Use {
     Use { resource, share: Share::Alone, token: token.get() }
+}
+
+/// Reads a file with a number.
+fn number(path: &Path) -> u64 {
+    let text = fs::read_to_string(path).expect("the lab has written the file");
+    text.parse().expect("the file is a number")
 }
 
 /// Replaces a file in one step: a process that is killed leaves the old contents or the new ones.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Worker, alone, ending, released, replace};
+use super::{Worker, alone, ending, number, released, replace};
 use crate::processes::notes::{Event, Share, Use};
 
 const RECORD: usize = 0;
@@ -68,6 +68,5 @@ async fn read(worker: &mut Worker) -> leasehold::Result<()> {
 }
 
 fn half(dir: &Path, name: &str) -> u64 {
-    let text = fs::read_to_string(dir.join(name)).expect("the lab has written the record");
-    text.parse().expect("a half is a number")
+    number(&dir.join(name))
 }

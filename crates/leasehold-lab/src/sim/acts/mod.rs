@@ -4,6 +4,7 @@
 
 mod barrier;
 mod condvar;
+mod election;
 mod latch;
 mod multi;
 mod mutex;
@@ -13,6 +14,7 @@ mod semaphore;
 mod table;
 
 pub(super) use condvar::Waits;
+pub(super) use election::name as election;
 
 use super::plan::MS;
 use super::worker::Worker;

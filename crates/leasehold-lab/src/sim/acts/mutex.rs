@@ -16,6 +16,7 @@ use super::super::under::Work;
 use super::super::worker::Worker;
 use super::barrier;
 use super::condvar;
+use super::election;
 use super::latch;
 use super::multi;
 use super::table::{Act, ActFuture, Primitive, choose};
@@ -74,11 +75,12 @@ const ACTS: &[&[Act<Run>]] = &[
     &[of(|plan| plan.blocks, |worker, mutex, name| Box::pin(block(worker, mutex, name)))],
     &[of(|plan| plan.plain, LOCKS)],
     &[
-        of(|plan| 40 - 5 * condvar::weight(plan), LOCKS),
+        of(|plan| 40 - 6 * condvar::weight(plan), LOCKS),
         of(condvar::weight, |worker, mutex, name| Box::pin(condvar::wait(worker, mutex, name))),
         of(condvar::weight, |worker, _, name| Box::pin(latch::act(worker, name))),
         of(condvar::weight, |worker, _, name| Box::pin(barrier::act(worker, name))),
         of(condvar::weight, |worker, _, name| Box::pin(multi::act(worker, name))),
+        of(condvar::weight, |worker, _, _| Box::pin(election::act(worker))),
         of(condvar::weight, |worker, mutex, name| Box::pin(condvar::notify(worker, mutex, name))),
         of(|_| 15, |worker, mutex, name| Box::pin(try_lock(worker, mutex, name))),
         of(|_| 17, |worker, mutex, name| Box::pin(try_lock_for(worker, mutex, name))),

@@ -1,0 +1,121 @@
+//! The waits of all workers.
+//!
+//! A waiter may have to wait for the leases of several processes that die one after the other. So the bound is not one for
+//! the whole wait: it is for each part of it in which no process dies.
+
+use std::collections::HashMap;
+
+use super::Lives;
+use crate::processes::notes::{Event, Note, Who};
+use crate::processes::scene::{LEASE, Scene, WAIT_MAX};
+
+/// A wait, until it ended or its process died.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    who: Who,
+    from_us: u64,
+    until_us: u64,
+    end: End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Entered,
+    Stopped,
+    Died,
+}
+
+/// What the waits of a run show.
+#[derive(Debug, Default)]
+pub(super) struct Waits {
+    pub(super) longest_us: u64,
+    pub(super) longest_part_us: u64,
+    pub(super) violations: Vec<String>,
+}
+
+pub(super) fn judge(scene: Scene, notes: &[Note], lives: &Lives) -> Waits {
+    let all = waits(notes, lives);
+    let mut changes: Vec<u64> = lives.deaths.values().copied().collect();
+    if scene.needs_all() {
+        changes.extend(&lives.restarts);
+    }
+    changes.sort_unstable();
+    let mut judged = Waits::default();
+    for wait in &all {
+        if wait.end != End::Died {
+            judged.longest_us = judged.longest_us.max(wait.until_us - wait.from_us);
+        }
+        let part_us = longest_part_us(wait, &changes);
+        judged.longest_part_us = judged.longest_part_us.max(part_us);
+        if u128::from(part_us) > WAIT_MAX.as_micros() {
+            let Who { number, life } = wait.who;
+            let process = format!("process {number}.{life}");
+            judged.violations.push(format!("{process} waited for {part_us} us, and no process died meanwhile"));
+        }
+    }
+    if scene == Scene::Rounds {
+        judged.violations.extend(alone(scene, &all));
+    }
+    judged
+}
+
+fn waits(notes: &[Note], lives: &Lives) -> Vec<Wait> {
+    let (mut open, mut waits) = (HashMap::new(), Vec::new());
+    for note in notes {
+        let end = match note.event {
+            Event::Wait => {
+                open.insert(note.who, note.at_us);
+                continue;
+            }
+            Event::Enter(_) => End::Entered,
+            Event::Stopped => End::Stopped,
+            _ => continue,
+        };
+        if let Some(from_us) = open.remove(&note.who) {
+            waits.push(Wait { who: note.who, from_us, until_us: note.at_us, end });
+        }
+    }
+    // The others ended with their processes. The note may be younger than the time of the death: that is from just before.
+    waits.extend(open.into_iter().filter_map(|(who, from_us)| {
+        let until_us = from_us.max(*lives.deaths.get(&who)?);
+        Some(Wait { who, from_us, until_us, end: End::Died })
+    }));
+    waits
+}
+
+/// Returns the longest part of a wait without a change.
+fn longest_part_us(wait: &Wait, changes: &[u64]) -> u64 {
+    let first = changes.partition_point(|change_us| *change_us <= wait.from_us);
+    let inside = changes[first..].iter().copied().take_while(|change_us| *change_us < wait.until_us);
+    let mut since_us = wait.from_us;
+    inside.chain([wait.until_us]).fold(0, |longest_us, at_us| {
+        let part_us = at_us - since_us;
+        since_us = at_us;
+        longest_us.max(part_us)
+    })
+}
+
+/// Finds processes that began a round before all others had arrived. A barrier may count a process that has just died.
+fn alone(scene: Scene, all: &[Wait]) -> Vec<String> {
+    let grace_us = u64::try_from(LEASE.as_micros()).expect("a short time");
+    let meet = |one: &Wait, other: &Wait| {
+        let until_us = other.until_us + if other.end == End::Died { grace_us } else { 0 };
+        other.from_us <= one.until_us && until_us >= one.from_us
+    };
+    let mut by_number: Vec<Vec<Wait>> = vec![Vec::new(); scene.processes()];
+    all.iter().for_each(|wait| by_number[wait.who.number].push(*wait));
+    by_number.iter_mut().for_each(|its| its.sort_unstable_by_key(|wait| wait.from_us));
+    let mut violations = Vec::new();
+    for one in all.iter().filter(|wait| wait.end == End::Entered) {
+        for (number, its) in by_number.iter().enumerate().filter(|(number, _)| *number != one.who.number) {
+            // The last arrival before this round began, and the one before that.
+            let earlier = its.partition_point(|other| other.from_us <= one.until_us);
+            if !its[earlier.saturating_sub(2)..earlier].iter().any(|other| meet(one, other)) {
+                let who = super::words(one.who);
+                violations
+                    .push(format!("{who} began a round at {} us, and process {number} had not come", one.until_us));
+            }
+        }
+    }
+    violations
+}
