@@ -37,6 +37,8 @@ pub(crate) enum Class {
     Rw,
     /// A semaphore.
     Pool,
+    /// A mutex with a condition variable, a latch and a barrier.
+    Meet,
     /// Lives for all rounds of an epoch; has fenced effects only.
     Long,
 }
@@ -46,6 +48,7 @@ const COLD: u64 = 24;
 const FAR: u64 = 2;
 const RW: u64 = 2;
 const POOL: u64 = 2;
+const MEET: u64 = 2;
 const OWN: u64 = (CLIENTS * RUNTIMES) as u64;
 
 impl Class {
@@ -61,6 +64,7 @@ impl Class {
             "bereft" => Self::Bereft,
             "rw" => Self::Rw,
             "pool" => Self::Pool,
+            "meet" => Self::Meet,
             _ => Self::Long,
         }
     }
@@ -80,7 +84,7 @@ impl Class {
             Self::Revoked => 20_000,
             Self::Bereft => 4_500,
             Self::Own => 9_000,
-            Self::Rw | Self::Pool => 1_200,
+            Self::Rw | Self::Pool | Self::Meet => 1_200,
             Self::Long => 2_000,
         })
     }
@@ -112,7 +116,7 @@ impl Names {
 
     /// Returns all names that clients of this store use.
     pub(crate) fn all(self, store: Store) -> Vec<String> {
-        let pools = if store.has_pools() { (RW, POOL) } else { (0, 0) };
+        let pools = if store.has_pools() { (RW, POOL, MEET) } else { (0, 0, 0) };
         let numbered = |class: &'static str, count| (0..count).map(move |i| format!("r{}.{class}{i}", self.round));
         let single = [self.hot(), format!("r{}.open", self.round), self.revoked(), self.bereft(), self.long()];
         single
@@ -123,6 +127,7 @@ impl Names {
             .chain(numbered("own", OWN))
             .chain(numbered("rw", pools.0))
             .chain(numbered("pool", pools.1))
+            .chain(numbered("meet", pools.2))
             .collect()
     }
 
@@ -153,6 +158,7 @@ impl Names {
             (7, Class::Long),
             (pool, Class::Rw),
             (pool, Class::Pool),
+            (pool, Class::Meet),
         ]);
         match class {
             Class::Hot => self.hot(),
@@ -163,6 +169,7 @@ impl Names {
             Class::Long => self.long(),
             Class::Rw => format!("r{}.rw{}", self.round, random.below(RW)),
             Class::Pool => format!("r{}.pool{}", self.round, random.below(POOL)),
+            Class::Meet => format!("r{}.meet{}", self.round, random.below(MEET)),
             Class::Own | Class::Revoked | Class::Bereft => unreachable!("only orders of the lab use {class:?}"),
         }
     }
@@ -183,8 +190,10 @@ mod tests {
         let all = names.all(Store::Redis);
         assert!((0..200).all(|_| all.contains(&names.pick(&mut random, (Who::Keeper, Store::Redis)))));
         let mut mortal = || Class::of(&names.pick(&mut random, (Who::Mortal, Store::Quorum)));
-        assert!((0..200).map(|_| mortal()).all(|class| ![Class::Far, Class::Rw, Class::Pool].contains(&class)));
-        assert_eq!(all.len() - names.all(Store::Quorum).len(), 4);
+        assert!(
+            (0..200).map(|_| mortal()).all(|class| ![Class::Far, Class::Rw, Class::Pool, Class::Meet].contains(&class))
+        );
+        assert_eq!(all.len() - names.all(Store::Quorum).len(), 6);
         let count = |class| all.iter().filter(|name| Class::of(name) == class).count() as u64;
         let classes = [Class::Hot, Class::Warm, Class::Cold, Class::Open, Class::Far, Class::Long];
         assert_eq!(classes.map(count), [1, WARM, COLD, 1, FAR, 1]);

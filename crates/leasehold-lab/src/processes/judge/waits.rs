@@ -23,6 +23,8 @@ enum End {
     Entered,
     Stopped,
     Died,
+    /// Not yet.
+    Open,
 }
 
 /// What the waits of a run show.
@@ -75,10 +77,12 @@ fn waits(notes: &[Note], lives: &Lives) -> Vec<Wait> {
             waits.push(Wait { who: note.who, from_us, until_us: note.at_us, end });
         }
     }
-    // The others ended with their processes. The note may be younger than the time of the death: that is from just before.
-    waits.extend(open.into_iter().filter_map(|(who, from_us)| {
-        let until_us = from_us.max(*lives.deaths.get(&who)?);
-        Some(Wait { who, from_us, until_us, end: End::Died })
+    // The others ended with their processes, or not before the last note. A note may be younger than the time of the death,
+    // which is from just before it.
+    let last_us = notes.last().map_or(0, |note| note.at_us);
+    waits.extend(open.into_iter().map(|(who, from_us)| {
+        let (until_us, end) = lives.deaths.get(&who).map_or((last_us, End::Open), |death_us| (*death_us, End::Died));
+        Wait { who, from_us, until_us: until_us.max(from_us), end }
     }));
     waits
 }

@@ -2,6 +2,7 @@
 //! primitives share are beside this folder: the round in the view of a process (`shift.rs`), calls that are judged
 //! (`call.rs`), and the work under a lock with its release (`section.rs`).
 
+mod meet;
 mod mutex;
 mod pool;
 mod rwlock;
@@ -20,7 +21,7 @@ use super::turn::Turn;
 pub(in super::super) use table::Taken;
 use table::{ActFuture, Primitive};
 
-const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE, rwlock::PRIMITIVE, semaphore::PRIMITIVE];
+const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE, rwlock::PRIMITIVE, semaphore::PRIMITIVE, meet::PRIMITIVE];
 
 /// Returns how many units of a name may be held at the same time.
 pub(in super::super) fn limit_of(name: &str) -> u32 {
