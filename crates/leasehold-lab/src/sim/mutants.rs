@@ -65,6 +65,15 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant::P23LeaveEnds,
     Mutant::P23RenewRevives,
     Mutant::P29StartsOnClaim,
+    Mutant::P33ServesOne,
+    Mutant::P33ComesBackInVain,
+    Mutant::P37WaitsForNobody,
+    Mutant::P39AdmitsLater,
+    Mutant::P41ReleasesFirst,
+    Mutant::P42KeepsStock,
+    Mutant::P52TripsWithTheDead,
+    Mutant::P52TripsEarly,
+    Mutant::P52LeadsTwice,
 ];
 
 /// The flaws that the simulation of a quorum must find.

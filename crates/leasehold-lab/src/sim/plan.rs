@@ -267,6 +267,12 @@ impl Plan {
         self.slow_in == 0 && is_prompt && has_time && self.faults.iter().all(|(kind, _)| OF_RUNTIMES.contains(kind))
     }
 
+    /// Returns whether the store forgets nothing, and its clock only rises.
+    pub(super) fn remembers(&self) -> bool {
+        let forgets = [Kind::Amnesia, Kind::Failover, Kind::JumpForward, Kind::JumpBack, Kind::KillHolder];
+        !self.faults.iter().any(|(kind, _)| forgets.contains(kind))
+    }
+
     /// Returns whether every message reaches every receiver that is able to read it, and every request the store:
     /// programs die and stand still, and clocks are set back.
     pub(super) fn carries(&self) -> bool {

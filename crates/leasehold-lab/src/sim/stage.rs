@@ -9,7 +9,7 @@ use leasehold::seam::{Address, Pending, RuntimeId, Socket, World};
 
 use leasehold_spec::{Name, Resource};
 
-use super::acts::Waits;
+use super::acts::Ledgers;
 use super::book::Book;
 use super::exec::{Exec, Part, Pid, WORLD, lock};
 use super::follow::{Follow, Held, Waiter};
@@ -27,7 +27,7 @@ pub(super) struct Sim {
     pub(super) registers: Mutex<Registers>,
     pub(super) book: Book,
     pub(super) follow: Follow,
-    pub(super) waits: Waits,
+    pub(super) ledgers: Ledgers,
     pub(super) plan: Plan,
 }
 
@@ -38,7 +38,16 @@ impl Sim {
         let net = Mutex::new(Net::new(rng.fork(), &plan));
         let registers = Mutex::new(Registers::new(rng.fork(), &plan));
         let votes = Mutex::new(quorum::Net::new(rng.fork(), &plan));
-        Arc::new(Self { exec, net, votes, registers, book, follow: Follow::default(), waits: Waits::default(), plan })
+        Arc::new(Self {
+            exec,
+            net,
+            votes,
+            registers,
+            book,
+            follow: Follow::default(),
+            ledgers: Ledgers::default(),
+            plan,
+        })
     }
 
     /// Records an event: in the hash, and in the trace.

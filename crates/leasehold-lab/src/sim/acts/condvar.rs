@@ -25,7 +25,7 @@ pub(super) const fn weight(plan: &Plan) -> u64 {
 
 /// The tasks that wait, with the tokens of the locks under which they began.
 #[derive(Default)]
-pub(in super::super) struct Waits(Lock<Vec<Wait>>);
+pub(super) struct Waits(Lock<Vec<Wait>>);
 
 struct Wait {
     number: u64,
@@ -88,14 +88,14 @@ pub(super) async fn wait(worker: &mut Worker, mutex: &Mutex, name: &str) {
     worker.lease_us = lease_us;
     let condvar = worker.leasehold.condvar(condition(name)).lease(lease);
     let (token, until_us) = (guard.token().get(), worker.sim.exec.now_us() + wait.as_micros() as u64);
-    let (call, number) = (worker.call(WAIT.what), worker.sim.waits.begin(name, token));
+    let (call, number) = (worker.call(WAIT.what), worker.sim.ledgers.waits.begin(name, token));
     let after_us = if worker.rng.percent(25) { worker.rng.scaled(1, 4_000 * MS) } else { u64::MAX / 2 };
     let waited = tokio::select! {
         biased;
         waited = condvar.wait_for(guard, wait) => Some(waited),
         () = worker.sleep(after_us) => None,
     };
-    let notified_us = worker.sim.waits.end(number);
+    let notified_us = worker.sim.ledgers.waits.end(number);
     match waited {
         Some(Ok((guard, woken))) => {
             worker.sim.book.count(if woken == Woken::Notified { "a wake-up" } else { "a wait that times out" });
@@ -131,7 +131,7 @@ pub(super) async fn notify(worker: &mut Worker, mutex: &Mutex, name: &str) {
         Ok(is_any) => {
             worker.sim.book.count(if is_any { "a notification" } else { "a notification of nobody" });
             if is_for_all && guard.check().is_ok() {
-                worker.sim.waits.notified(name, token, worker.sim.exec.now_us());
+                worker.sim.ledgers.waits.notified(name, token, worker.sim.exec.now_us());
             }
         }
         Err(error) => worker.check_result(NOTIFY, Some(&error), &call),

@@ -1,10 +1,14 @@
 //! Elections: candidates wait, lead, change their value, and hand the leadership on to a named candidate. These are acts
 //! beside those of the mutex.
 
-use leasehold::{Election, Leadership};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex as Lock;
+
+use leasehold::{Election, Leader, Leadership};
 use leasehold_testkit::history::Ended;
 
 use super::super::call::Method;
+use super::super::exec::lock;
 use super::super::plan::{MS, Plan};
 use super::super::worker::Worker;
 use super::pool::patience;
@@ -19,6 +23,22 @@ const LEADER: Method = Method::asks("leader");
 const VALUES: u64 = 2;
 /// How often a worker runs before it does something else: a leader names a successor only if others campaign meanwhile.
 const CANDIDACIES: usize = 4;
+
+/// The values of leaders, by token.
+#[derive(Default)]
+pub(super) struct Values(Lock<BTreeMap<u64, BTreeSet<String>>>);
+
+impl Values {
+    fn may_be(&self, token: u64, value: &str) {
+        lock(&self.0).entry(token).or_default().insert(value.to_owned());
+    }
+
+    /// Whether the leader with this token has never had this value. The values of a leader whose call has not returned are
+    /// not known.
+    fn are_without(&self, leader: &Leader) -> bool {
+        lock(&self.0).get(&leader.token.get()).is_some_and(|values| !values.contains(&leader.value))
+    }
+}
 
 /// Returns the election of a plan. All workers take part in the same one.
 pub(in super::super) fn name(plan: &Plan) -> String {
@@ -44,6 +64,9 @@ async fn campaign(worker: &mut Worker, election: &Election, name: &str) {
         result = election.campaign_for(&value, wait) => result,
         () = worker.sleep(drops_after_us) => return worker.sim.book.count("a dropped candidacy"),
     };
+    if let Ok(Some(leadership)) = &result {
+        worker.sim.ledgers.values.may_be(leadership.token().get(), &value);
+    }
     match result {
         Ok(Some(leadership)) if worker.rng.percent(60) => hand_on(worker, leadership, name, call.began_us).await,
         Ok(Some(leadership)) => worker.section(leadership, name, call.began_us).await,
@@ -56,7 +79,9 @@ async fn campaign(worker: &mut Worker, election: &Election, name: &str) {
 async fn hand_on(worker: &mut Worker, leadership: Leadership, name: &str, asked_us: u64) {
     let grant = worker.entered(&leadership, name, asked_us);
     let call = worker.call(PUT.what);
-    let put = leadership.put(&value(worker)).await;
+    let next = value(worker);
+    worker.sim.ledgers.values.may_be(grant.token, &next);
+    let put = leadership.put(&next).await;
     worker.check_result(PUT, put.as_ref().err(), &call);
     let lead_us = worker.rng.scaled(1, 2_000 * MS);
     worker.sleep(lead_us).await;
@@ -78,14 +103,14 @@ async fn hand_on(worker: &mut Worker, leadership: Leadership, name: &str, asked_
 async fn look(worker: &mut Worker, election: &Election) {
     let call = worker.call(LEADER.what);
     match election.leader().await {
-        Ok(Some(leader)) if !leader.value.starts_with(VALUE) => worker.wrong("a leader has the value of no candidate"),
+        Ok(Some(leader)) if worker.sim.plan.remembers() && worker.sim.ledgers.values.are_without(&leader) => {
+            worker.wrong("P48: a leader has a value that it never had");
+        }
         Ok(_) => {}
         Err(error) => worker.check_result(LEADER, Some(&error), &call),
     }
 }
 
-const VALUE: &str = "candidate";
-
 fn value(worker: &mut Worker) -> String {
-    format!("{VALUE} {}", worker.rng.below(VALUES))
+    format!("candidate {}", worker.rng.below(VALUES))
 }

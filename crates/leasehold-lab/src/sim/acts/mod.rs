@@ -13,12 +13,20 @@ mod rwlock;
 mod semaphore;
 mod table;
 
-pub(super) use condvar::Waits;
 pub(super) use election::name as election;
 
 use super::plan::MS;
 use super::worker::Worker;
 use table::Primitive;
+
+/// What the acts of a run know of each other, apart from the history of grants.
+#[derive(Default)]
+pub(super) struct Ledgers {
+    waits: condvar::Waits,
+    rounds: barrier::Rounds,
+    counts: latch::Counts,
+    values: election::Values,
+}
 
 const PRIMITIVES: &[Primitive] = &[mutex::PRIMITIVE, rwlock::PRIMITIVE, semaphore::PRIMITIVE];
 
