@@ -257,7 +257,12 @@ impl Observer {
             let Self { election: Election { acquirer, changed }, seen } = self;
             let early = if is_on(Mutant::P48LooksFirst) { Some(acquirer.inspect().await?) } else { None };
             // P48: it stands in the queue before it looks, so no change comes between the two.
-            let stood = stand(changed).await?;
+            let (notified, standing) = match stand(changed).await? {
+                // A future that is dropped below gives the notification back.
+                Some(Stood::Notified(hold)) => (Some(changed.lease_of(hold)), None),
+                Some(Stood::Waits(standing)) => (None, Some(standing)),
+                None => (None, None),
+            };
             let inspection = match early {
                 Some(early) => early,
                 None => acquirer.inspect().await?,
@@ -266,16 +271,19 @@ impl Observer {
             let leader = Leader::of(&inspection);
             if seen.as_ref() != Some(&leader) {
                 *seen = Some(leader.clone());
-                if let Some(Stood::Notified(hold)) = stood {
-                    changed.lease_of(hold).spend();
+                if let Some(notified) = notified {
+                    notified.spend();
                 }
                 return Ok(leader);
             }
             let pace = (acquirer.lease_length() / 3).min(Duration::from_millis(LOOK_MAX_MS));
             let pace = left.map_or(pace, |left| pace.min(left + Duration::from_millis(2)));
-            let notice = match stood {
-                Some(Stood::Notified(hold)) => Some(Ok(Notice::Notified(hold))),
-                Some(Stood::Waits(mut standing)) => changed.within(pace, standing.notice()).await,
+            if let Some(notified) = notified {
+                notified.spend();
+                continue;
+            }
+            let notice = match standing {
+                Some(mut standing) => changed.within(pace, standing.notice()).await,
                 None => acquirer.within(pace, std::future::pending()).await,
             };
             match notice.transpose()? {

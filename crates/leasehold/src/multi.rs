@@ -11,7 +11,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 
 pub use self::guard::{AllGuard, AllLost};
 use crate::acquirer::Acquirer;
-use crate::error::{Error, Operation, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::lease::Lease;
 use crate::member::Member;
 
@@ -69,15 +69,15 @@ enum Until {
 enum Round {
     All(Vec<(usize, Lease)>),
     Busy,
-    /// The wait for this member took too long for what was held meanwhile.
+    /// The wait for this member exceeded the time for which a multi-lock may hold the others (P45).
     TooLong(usize),
 }
 
 impl All {
     /// Waits until all members are held, for as long as that takes.
     ///
-    /// If all members are free, it takes one round trip for all of them if they are mutexes of one client with a store in
-    /// memory or on one Redis, and otherwise one for each. If one is not free, it takes one round trip more.
+    /// If all members are free, this takes one round trip for each member. Free mutexes of one client, with a store in memory
+    /// or on one Redis, take one round trip in all. If one of those mutexes is not free, that request is one round trip more.
     ///
     /// # Cancel safety
     ///
@@ -85,7 +85,8 @@ impl All {
     ///
     /// # Errors
     ///
-    /// - `Invalid`: there are no members or more than 16, or one occurs twice.
+    /// - `Invalid`: there are no members or more than 16, or one occurs twice. (A lock that occurs twice, through two clients
+    ///   of its store, is not noticed, and waits for itself.)
     /// - Those of the members: see [`Mutex::lock`](crate::Mutex::lock), [`RwLock::read`](crate::RwLock::read) and
     ///   [`Semaphore::acquire`](crate::Semaphore::acquire). The error names the member.
     ///
@@ -144,7 +145,7 @@ impl All {
                     }
                 }
                 Round::Busy => return Ok(None),
-                // It is given back at once: who keeps it would take the others in another order.
+                // The lease is dropped at once. A multi-lock that kept it would take the other members in another order.
                 Round::TooLong(at) => match take(&self.members[at], until).await? {
                     Some(lease) => drop(lease),
                     None => return Ok(None),
@@ -173,10 +174,13 @@ impl All {
                 Until::At { us } if holds_another && most_us < us => (Until::At { us: most_us }, true),
                 until => (until, false),
             };
-            match take(member, until).await? {
-                Some(lease) => leases.push((at, lease)),
-                None if is_bounded => return Ok(Round::TooLong(at)),
-                None => return Ok(Round::Busy),
+            match take(member, until).await {
+                Ok(Some(lease)) => leases.push((at, lease)),
+                Ok(None) if is_bounded => return Ok(Round::TooLong(at)),
+                // The store of this member is away. The caller waits for it, and the others are not held meanwhile.
+                Err(error) if is_bounded && is_away(&error) => return Ok(Round::TooLong(at)),
+                Ok(None) => return Ok(Round::Busy),
+                Err(error) => return Err(error),
             }
         }
         Ok(Round::All(leases))
@@ -186,8 +190,8 @@ impl All {
         self.members.first().map_or(0, |member| member.0.now_us())
     }
 
-    /// Returns the order in which the members are taken. All programs have the same order, as long as they name the servers
-    /// alike.
+    /// Returns the order in which the members are taken: by the run ID of their store, and by their name. All programs have
+    /// the same order while each server keeps its run ID.
     fn order(&self) -> Result<Vec<usize>> {
         if !(1..=MEMBERS_MAX).contains(&self.members.len()) {
             let message = format!("a multi-lock has 1 to {MEMBERS_MAX} members, and not {}", self.members.len());
@@ -210,6 +214,10 @@ impl All {
         }
         Ok(places.into_iter().map(|(.., at)| at).collect())
     }
+}
+
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Quorum)
 }
 
 /// Acquires one member.

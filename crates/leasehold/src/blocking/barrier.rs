@@ -7,7 +7,8 @@ use crate::barrier::BarrierWaitResult;
 use crate::error::Result;
 use crate::inspection::Inspection;
 
-/// A barrier, like [`crate::Barrier`]. Each call has the result and the errors of that of tasks, and blocks.
+/// A barrier, like [`crate::Barrier`]. Each method has the result and the errors of the async method, and blocks its
+/// thread.
 #[derive(Clone, Debug)]
 pub struct Barrier(pub(super) crate::Barrier);
 

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Ends waits in [`Mutex::lock_or_cancel`](super::Mutex::lock_or_cancel) from another thread.
+/// Ends waits in [`Mutex::lock_or_cancel`](super::Mutex::lock_or_cancel) and in the other methods in `_or_cancel` from
+/// another thread.
 ///
-/// It ends all waits that use it or a clone of it: those that have begun and those that begin later. It cannot be
+/// A canceller ends all waits that use it or a clone of it: those that have begun and those that begin later. It cannot be
 /// reset; create a new one instead.
 #[derive(Clone, Debug, Default)]
 pub struct Canceller(Arc<Switch>);
@@ -40,7 +41,7 @@ impl Canceller {
 
     pub(crate) async fn cancelled(&self) {
         let mut turned = pin!(self.0.turned.notified());
-        // Enabled before the check, so that a call between the two is not missed.
+        // Enabled before the check, so that a call of `cancel` between the two is not missed.
         turned.as_mut().enable();
         if !self.is_cancelled() {
             turned.await;

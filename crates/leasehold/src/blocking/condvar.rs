@@ -9,8 +9,8 @@ use super::wait::wait;
 use crate::condvar::{CondvarGuard, Woken};
 use crate::error::Result;
 
-/// A condition variable, like [`crate::Condvar`]. The guards are those of this module. Each call has the result and the
-/// errors of that of tasks, and blocks.
+/// A condition variable, like [`crate::Condvar`], for the guards of this module. Each method has the result and the errors
+/// of the async method, and blocks its thread.
 #[derive(Clone, Debug)]
 pub struct Condvar(pub(super) crate::Condvar);
 

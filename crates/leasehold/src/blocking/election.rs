@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::lease::{Lease, debug_guard, guard_methods};
 use crate::lost::Released;
 
-/// An election, like [`crate::Election`]. Each call has the result and the errors of that of tasks, and blocks.
+/// An election, like [`crate::Election`]. Each method has the result and the errors of the async method, and blocks its
+/// thread.
 #[derive(Clone, Debug)]
 pub struct Election(pub(super) crate::Election);
 

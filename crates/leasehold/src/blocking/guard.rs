@@ -18,7 +18,7 @@ impl Guard {
 
     blocking_guard_methods!();
 
-    /// Waives the `min_hold`: others can be granted the lock at once when this guard goes. See
+    /// Waives the `min_hold`: as soon as this guard is released or dropped, others can be granted the lock. See
     /// [`crate::Guard::waive_min_hold`]. No round trip.
     pub fn waive_min_hold(&self) {
         self.0.waive_min_hold();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::wait::wait;
 use crate::error::Result;
 
-/// A latch, like [`crate::Latch`]. Each call has the result and the errors of that of tasks, and blocks.
+/// A latch, like [`crate::Latch`]. Each method has the result and the errors of the async method, and blocks its thread.
 #[derive(Clone, Debug)]
 pub struct Latch(pub(super) crate::Latch);
 

@@ -1,12 +1,12 @@
 //! The methods that guards and faces share, for threads.
 
-/// Writes the methods, for a type of this module whose first field is a [`Lease`](crate::lease::Lease).
+/// Generates the methods of a guard, for a type of this module whose first field is a [`Lease`](crate::lease::Lease).
 macro_rules! blocking_guard_methods {
     () => {
         guard_methods!(state);
 
         /// Blocks until the lease is lost, for at most `at_most`. Returns `None` if it was not lost by then. No round trip.
-        /// With zero it is a check that does not block.
+        /// If `at_most` is zero, this only checks, and does not block.
         #[must_use]
         pub fn wait_lost(&self, at_most: std::time::Duration) -> Option<crate::lost::Lost> {
             super::wait::wait(self.0.lost_within(at_most))
@@ -14,19 +14,19 @@ macro_rules! blocking_guard_methods {
 
         /// Calls `callback` once when the lease is lost, on a new thread. `callback` may block, lock and panic.
         ///
-        /// If the lease is already lost, the call comes at once. If the lease is released, `callback` is never called. The
-        /// call still comes after this guard was released, if other guards of the same owner hold the lease.
+        /// If the lease is already lost, `callback` is called at once. If the lease is released, it is never called. If
+        /// other guards of the same owner hold the lease, it can still be called after this guard was released.
         ///
-        /// Any number of calls may be registered, and a pending one costs no thread. If the system cannot start a thread at
-        /// that moment, `callback` is not called. If you must not miss a loss, use [`Self::check`] as well.
+        /// Any number of callbacks may be registered. A pending one uses no thread. If the system cannot start a thread
+        /// when the lease is lost, `callback` is not called. If you must not miss a loss, use [`Self::check`] as well.
         pub fn on_lost(&self, callback: impl FnOnce(crate::lost::Lost) + Send + 'static) {
             super::on_lost::call(self.0.hold(), callback);
         }
 
         /// Releases the lease, and blocks until the store has confirmed that: one round trip.
         ///
-        /// While the store is unreachable, this blocks for at most the lease and 2 s. Drop the guard instead to wait for
-        /// nothing. See [`crate::Guard::release`].
+        /// While the store is unreachable, this blocks for at most the lease and 2 s. If you do not want to wait, drop the
+        /// guard instead. See [`crate::Guard::release`].
         ///
         /// # Errors
         ///
@@ -39,7 +39,7 @@ macro_rules! blocking_guard_methods {
 
 pub(super) use blocking_guard_methods;
 
-/// Writes a guard: its type, its methods, and its `Debug`.
+/// Generates a guard: its type, its methods, and its `Debug`.
 macro_rules! blocking_guard {
     ($(#[$about:meta])* $guard:ident) => {
         $(#[$about])*
@@ -59,8 +59,8 @@ macro_rules! blocking_guard {
 }
 pub(super) use blocking_guard;
 
-/// Writes the calls that acquire, for a type of this module whose first field is the face of tasks. Each call has the
-/// arguments, the result and the errors of that face's, and blocks until the result is there.
+/// Generates the methods that acquire, for a type of this module whose first field is the async type. Each method has the
+/// arguments, the result and the errors of the async method, and blocks until the result is there.
 macro_rules! blocking_calls {
     ($face:literal: $($way:ident $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident;)*) => {
         $(blocking_calls!(@$way $face $call($($arg: $kind),*) -> $guard);)*
@@ -88,7 +88,7 @@ macro_rules! blocking_calls {
 }
 pub(super) use blocking_calls;
 
-/// Writes a call that waits until a canceller is canceled.
+/// Generates methods that acquire, and that stop waiting when a canceller is canceled.
 macro_rules! blocking_or_cancel {
     ($face:literal: $($name:ident = $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident;)*) => {
         $(
@@ -111,7 +111,7 @@ macro_rules! blocking_or_cancel {
 }
 pub(super) use blocking_or_cancel;
 
-/// Writes `inspect`, `revoke`, the settings and `Debug`, for a type of this module whose first field is the face of tasks.
+/// Generates `inspect`, `revoke`, the settings and `Debug`, for a type of this module whose first field is the async type.
 macro_rules! blocking_face {
     ($face:ident, $path:literal) => {
         impl $face {

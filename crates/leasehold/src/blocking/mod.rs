@@ -15,14 +15,14 @@
 //! fn sell(_token: leasehold::Token) { /* write with the token */ }
 //! ```
 //!
-//! The types of this module are the twins of the async types of the same name. The promises, time limits and errors are
-//! documented there. These methods exist only here, because threads need them:
+//! Each type of this module corresponds to the async type of the same name, whose documentation has the promises, time
+//! limits and errors. These methods exist only here, because threads need them:
 //!
 //! | Method | Purpose |
 //! |---|---|
 //! | [`Mutex::reentrant`] | the calling thread may lock again what it holds |
-//! | [`Mutex::lock_or_cancel`] | a wait that another thread can end; async code drops the future instead |
-//! | [`Guard::wait_lost`], [`Guard::on_lost`] | wait for the loss, or register a call; async code awaits [`crate::Guard::lost`] |
+//! | [`Mutex::lock_or_cancel`], and other methods in `_or_cancel` | wait until another thread cancels; async code drops the future instead |
+//! | [`Guard::wait_lost`], [`Guard::on_lost`], also on other guards | wait for the loss, or register a callback; async code awaits [`crate::Guard::lost`] |
 //!
 //! # Inside an async runtime
 //!
@@ -93,7 +93,7 @@ impl Leasehold {
         Builder(crate::client::Leasehold::builder(url))
     }
 
-    /// Returns the lock with this name: see [`crate::Leasehold::mutex`]. This does no I/O and never fails. The first
+    /// Returns the mutex with this name: see [`crate::Leasehold::mutex`]. This does no I/O and never fails. The first
     /// call on the mutex reports an invalid name.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
@@ -182,7 +182,7 @@ impl Builder {
         Self(self.0.prefix(prefix))
     }
 
-    /// Sets the default lease of all mutexes of this client (30 s by default): see [`crate::Builder::lease`].
+    /// Sets the default lease of all locks of this client (30 s by default): see [`crate::Builder::lease`].
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.lease(lease))
     }

@@ -13,7 +13,7 @@ use crate::member::Member;
 #[must_use = "a multi-lock does nothing until it is locked"]
 pub struct All(crate::multi::All);
 
-/// The guards of all members of a multi-lock, like [`crate::AllGuard`]. Dropping it releases all of them in the background.
+/// The guard of all members of a multi-lock, like [`crate::AllGuard`]. Dropping it releases all of them in the background.
 #[derive(Debug)]
 #[must_use = "dropping the guard releases all leases at once"]
 pub struct AllGuard(crate::multi::AllGuard);
@@ -33,7 +33,7 @@ impl All {
         wait(self.0.lock()).map(AllGuard)
     }
 
-    /// Acquires all members if each of them is free: see [`crate::All::try_lock`].
+    /// Acquires all members if each of them is free, and returns `None` otherwise: see [`crate::All::try_lock`].
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl All {
         Ok(wait(self.0.try_lock())?.map(AllGuard))
     }
 
-    /// Waits for at most `at_most`: see [`crate::All::try_lock_for`].
+    /// Waits for all members for at most `at_most`: see [`crate::All::try_lock_for`].
     ///
     /// # Errors
     ///

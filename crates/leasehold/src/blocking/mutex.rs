@@ -57,7 +57,7 @@ impl Mutex {
 
     /// Waits for the lock until `canceller` is canceled, and returns `None` then.
     ///
-    /// If the canceller was canceled before, nothing is sent. If it is canceled at the moment of the grant, either
+    /// If `canceller` was canceled before the call, nothing is sent. If it is canceled at the moment of the grant, either
     /// result is possible. A grant that comes too late is released in the background.
     ///
     /// ```
@@ -80,11 +80,11 @@ impl Mutex {
     /// Acquires the lock, runs the work, and releases the lock. It takes one round trip before the work and one after
     /// it.
     ///
-    /// The lease is released before this call returns. If the store does not confirm the release within 5 s, the call
+    /// This call returns when the store has confirmed the release. If the store does not confirm it within 5 s, the call
     /// returns anyway, and the release continues in the background. A panic in the work releases the lease, too.
     ///
-    /// If the lease is lost, the work continues: it is a closure, and a closure cannot be stopped. Call
-    /// [`Guard::check`] before each effect.
+    /// If the lease is lost, the work continues, because a closure cannot be stopped. Call [`Guard::check`] before each
+    /// effect.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Mutex {
         Self(self.0.min_hold(hold))
     }
 
-    /// Serves this call in strict order over all clients: see [`crate::Mutex::fair`].
+    /// Serves the calls of this mutex in strict order over all clients: see [`crate::Mutex::fair`].
     #[must_use]
     pub fn fair(self) -> Self {
         Self(self.0.fair())

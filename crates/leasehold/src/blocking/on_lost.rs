@@ -1,8 +1,8 @@
 //! Calls a function when a lease is lost.
 //!
-//! The thread that detects a loss wakes everybody that waits for it. This is usually the thread of the session. It must not
-//! run the function of the caller: meanwhile no other lease of the client would be renewed. So the waker here starts a
-//! new thread. Most leases are released, and for these no thread is started.
+//! The thread that detects a loss wakes everything that waits for it. This thread is usually the thread of the session. It
+//! must not run the function of the caller, because no other lease of the client would be renewed meanwhile. So the waker
+//! here starts a new thread. If the lease is released, which is the usual end, the waker starts no thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};

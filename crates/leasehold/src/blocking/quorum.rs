@@ -45,7 +45,7 @@ pub fn force_begin(url: &str) -> Result<()> {
     apart(async move { crate::quorum::force_begin(&url).await })
 }
 
-/// Runs the future on a thread with a runtime: connections need one, and the calling thread may have none.
+/// Runs the future on a new thread that has a runtime. Connections need a runtime, and the calling thread may have none.
 fn apart(begin: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let (tell, is_begun) = oneshot::channel();
     let begin = async move { drop(tell.send(begin.await)) };

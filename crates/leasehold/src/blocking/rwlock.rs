@@ -89,7 +89,8 @@ impl UpgradeableReadGuard {
         Ok(wait(self.0.upgrade(Upgrading::Now))?.map(WriteGuard).map_err(Self))
     }
 
-    /// Waits for at most `at_most`: see [`crate::UpgradeableReadGuard::try_upgrade_for`].
+    /// Waits for at most `at_most` until the other readers have gone: see
+    /// [`crate::UpgradeableReadGuard::try_upgrade_for`].
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ impl UpgradeableReadGuard {
         Ok(wait(self.0.upgrade(Upgrading::For(at_most)))?.map(WriteGuard).map_err(Self))
     }
 
-    /// Gives the right to an upgrade back: see [`crate::UpgradeableReadGuard::downgrade`]. It does not block.
+    /// Gives up the right to an upgrade: see [`crate::UpgradeableReadGuard::downgrade`]. It does not block.
     pub fn downgrade(self) -> ReadGuard {
         ReadGuard(self.0.lower(1))
     }

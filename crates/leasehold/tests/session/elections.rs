@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::Leadership;
-use leasehold_spec::{Acquire, GrantId, Inspection, Joined, Op, Outcome, Take, Was};
+use leasehold_spec::{Acquire, GrantId, Inspection, Joined, LostHow, Op, Outcome, Take, Was};
 use tokio::task::JoinHandle;
 
 use crate::harness::{Harness, pause, token};
@@ -90,15 +90,38 @@ async fn a_leader_that_lost_its_lease_before_it_leads_is_a_candidate_again() {
     let campaigning = tokio::spawn(async move { election.campaign("a").await });
     let (request, Acquire { id, .. }) = harness.next_acquire().await;
     harness.reply(request, Outcome::Granted { token: token(7), left_us: 200_000, range: 1 }, 7);
-    let notify = harness.next().await;
-    assert_eq!(notify.op, Op::Notify { count: u32::MAX });
-    let request = harness.next_but(|op| matches!(op, Op::Renew(_) | Op::Release { .. })).await;
-    assert!(matches!(&request.op, Op::Acquire(again) if again.id != id), "{:?}", request.op);
-    harness.reply(request, Outcome::Granted { token: token(9), left_us: 200_000, range: 1 }, 9);
-    let notify = harness.next_but(|op| matches!(op, Op::Renew(_) | Op::Release { .. })).await;
+    let _unanswered = harness.next().await;
+    assert_eq!(_unanswered.op, Op::Notify { count: u32::MAX });
+    let again = loop {
+        let request = harness.next().await;
+        match &request.op {
+            Op::Renew(_) => harness.reply(request, Outcome::Lost { how: LostHow::NotHeld }, 8),
+            Op::Release { .. } | Op::Leave { .. } => harness.reply(request, Outcome::NotHeld, 8),
+            _ => break request,
+        }
+    };
+    assert!(matches!(&again.op, Op::Acquire(again) if again.id != id), "{:?}", again.op);
+    harness.reply(again, Outcome::Granted { token: token(9), left_us: 200_000, range: 1 }, 9);
+    let notify = harness.next_but_renewals().await;
     assert_eq!(notify.op, Op::Notify { count: u32::MAX });
     harness.reply(notify, Outcome::Notified { count: 0 }, 9);
     let leadership = campaigning.await.unwrap().unwrap();
     assert_eq!(leadership.token(), token(9));
     leadership.check().expect("it leads");
+}
+
+/// The message of a notification is faster than the reply that says the place in the queue. The observer's future is
+/// dropped before it has looked.
+#[tokio::test]
+async fn p42_an_observer_that_is_dropped_gives_its_notification_back() {
+    let mut harness = Harness::new().await;
+    let mut observer = harness.leasehold.election("name").observe();
+    let observing = tokio::spawn(async move { observer.next().await });
+    let (_unanswered, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.push(id, 8, harness.store.server_us(), 30_000_000);
+    let look = harness.next().await;
+    assert_eq!(look.op, Op::Inspect);
+    observing.abort();
+    let (_, left) = harness.next_leave().await;
+    assert_eq!(left, id);
 }

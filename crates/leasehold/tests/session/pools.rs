@@ -89,6 +89,48 @@ async fn p37_a_renewal_that_finds_nothing_is_no_loss_while_an_upgrade_waits() {
     harness.expect_no_request();
 }
 
+/// The store forgets the upgrade in a failover, and has the read grant again. Nobody holds it.
+#[tokio::test]
+async fn p37_at_a_new_run_the_upgraded_grant_is_released() {
+    let mut harness = Harness::new().await;
+    let (guard, read) = upgradeable(&mut harness).await;
+    let upgrading = tokio::spawn(guard.upgrade());
+    let (request, Acquire { id: upgrade, .. }) = harness.next_acquire().await;
+    harness.reply(request, granted(8), 8);
+    let guard = upgrading.await.unwrap().unwrap();
+    drop(guard);
+    let release = harness.next().await;
+    harness.reply(release, Outcome::Released, 8);
+    *harness.store.run.lock().unwrap() = "another run".into();
+    harness.break_session_link();
+    let mut released = Vec::new();
+    while released.len() < 2 {
+        let release = timeout(Duration::from_secs(5), harness.next()).await.expect("both are released");
+        let Op::Release { id, token, .. } = release.op else { panic!("{:?}", release.op) };
+        released.push((id, token));
+        harness.reply(release, Outcome::NotHeld, 8);
+    }
+    assert_eq!(released, [(read, token(7)), (upgrade, token(8))]);
+}
+
+/// A pool counts up its last token when a lease ends. So the next number belongs to no other holder.
+#[tokio::test]
+async fn a_writer_whose_lease_has_ended_is_not_told_of_another_holder() {
+    for (highest, reason) in [(7, LostReason::Expired), (8, LostReason::Expired), (9, LostReason::Superseded)] {
+        let mut harness = Harness::new().await;
+        let lock = harness.leasehold.rw_lock("name").lease(Duration::from_millis(LEASE_MS));
+        let writing = tokio::spawn(async move { lock.write().await });
+        let (request, _) = harness.next_acquire().await;
+        harness.reply(request, granted(7), 7);
+        let guard = writing.await.unwrap().unwrap();
+        let renewal = harness.next().await;
+        assert!(matches!(renewal.op, Op::Renew(_)));
+        harness.reply(renewal, Outcome::Lost { how: LostHow::NotHeld }, highest);
+        let lost = timeout(Duration::from_secs(5), guard.lost()).await.expect("lost");
+        assert_eq!(lost.reason(), reason, "the highest token is {highest}");
+    }
+}
+
 /// The re-check finds that the read grant is gone: the lock is lost, and the caller gets an error.
 #[tokio::test]
 async fn p37_an_upgrade_of_a_lost_grant_is_a_loss() {

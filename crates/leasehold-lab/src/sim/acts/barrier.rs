@@ -19,7 +19,7 @@ pub(super) struct Rounds(Lock<Vec<Arrival>>);
 
 struct Arrival {
     name: String,
-    /// Open until its call returns. The call of a program that dies never does.
+    /// When the store had certainly ended it. An arrival that was dropped, or whose program died, has no such time.
     until_us: Option<u64>,
     has_led: bool,
 }
@@ -69,7 +69,8 @@ pub(super) async fn act(worker: &mut Worker, name: &str) {
     if let Ok(Some(passed)) = &result {
         let wrong = worker.sim.ledgers.rounds.let_through(number, (call.began_us, now_us), passed.is_leader());
         wrong.into_iter().for_each(|what| worker.wrong(what));
-    } else {
+    } else if matches!(result, Ok(None)) {
+        // After an error the party may still be counted: it does not know.
         worker.sim.ledgers.rounds.end(number, now_us);
     }
     match result {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex as Lock};
 use std::time::Duration;
 
-use leasehold::{Error, ErrorKind};
+use leasehold::ErrorKind;
 
 use super::super::call::Method;
 use super::super::exec::lock;
@@ -14,7 +14,7 @@ use super::pool::patience;
 
 const CREATE: Method = Method::asks("create of a latch");
 const COUNT: Method = Method::asks("count_down");
-const WAIT: Method = Method::waits("wait for a latch");
+const WAIT: Method = Method::asks("wait for a latch");
 const DELETE: Method = Method::asks("delete of a latch");
 
 /// How many count-downs open a latch.
@@ -72,7 +72,7 @@ impl Counts {
 pub(super) async fn act(worker: &mut Worker, name: &str) {
     let name = &format!("{name}: done");
     let latch = worker.leasehold.latch(name).keep(Duration::from_secs(30));
-    let (sim, began_us) = (Arc::clone(&worker.sim), worker.sim.exec.now_us());
+    let (sim, call) = (Arc::clone(&worker.sim), worker.call("a call of a latch"));
     let counts = &sim.ledgers.counts;
     let (kind, wait) = (worker.rng.below(10), patience(worker));
     let (method, result) = match kind {
@@ -106,7 +106,7 @@ pub(super) async fn act(worker: &mut Worker, name: &str) {
         _ => {
             let deleted = latch.delete().await;
             if deleted.is_ok() {
-                counts.deleted(name, began_us);
+                counts.deleted(name, call.began_us);
             }
             (DELETE, deleted)
         }
@@ -114,13 +114,6 @@ pub(super) async fn act(worker: &mut Worker, name: &str) {
     match result {
         Ok(()) => worker.sim.book.count("an act of a latch"),
         Err(error) if error.kind() == ErrorKind::Absent => worker.sim.book.count("a latch that is absent"),
-        Err(error) => failed(worker, method, &error),
+        Err(error) => worker.check_result(method, Some(&error), &call),
     }
-}
-
-fn failed(worker: &Worker, method: Method, error: &Error) {
-    let call = worker.call(method.what);
-    // A wait with a limit may end without a reply.
-    let method = Method { waits: false, ..method };
-    worker.check_result(method, Some(error), &call);
 }

@@ -219,9 +219,11 @@ impl HandOverBudget {
     }
 
     /// Returns why a grant was lost that the store does not know any more, by the highest token that exists. A range that
-    /// nobody reported back is burnt: its last token belongs to no successor.
-    pub(crate) fn why_lost(&self, how: LostHow, highest: Token) -> LostReason {
-        let burnt = if is_on(Mutant::P19BurntIsSuccessor) { self.grant } else { self.grant.plus(self.requested - 1) };
+    /// nobody reported back is burnt: its last token belongs to no successor. Neither do the `end` tokens by which the end
+    /// of a lease counts up the last token.
+    pub(crate) fn why_lost(&self, how: LostHow, highest: Token, end: u64) -> LostReason {
+        let last = self.grant.plus(self.requested - 1 + end);
+        let burnt = if is_on(Mutant::P19BurntIsSuccessor) { self.grant } else { last };
         match how {
             LostHow::Revoked => LostReason::Revoked,
             LostHow::NotHeld if highest > burnt => LostReason::Superseded,

@@ -169,6 +169,11 @@ pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(GrantId,
         finish(turn, counter, Verdict::Failed(Error::broken()));
         return None;
     }
+    if let Some(until_us) = arrival::waits_until_us(attempt, turn.now.us()) {
+        turn.ledger.set_next(counter, until_us);
+        turn.arm(counter);
+        return None;
+    }
     let (id, name) = (attempt.id, attempt.name.clone());
     let (op, request) = request(turn, counter, &link)?;
     turn.ledger.attempts.get_mut(&counter)?.order.leave_to_thread();

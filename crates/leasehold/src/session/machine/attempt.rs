@@ -45,6 +45,8 @@ pub(crate) struct Attempt {
     pub(crate) ticket: Option<u64>,
     /// Until when a party may repeat its arrival without a place (P52).
     pub(crate) arrive_by_us: u64,
+    /// From when on no earlier arrival without a place can be executed (P52).
+    pub(crate) arrive_again_us: u64,
     /// Whether the time of a party is over, and it asks how its round ends (P52).
     pub(crate) asks_last: bool,
     /// How many tokens it asks for (P19).
@@ -158,6 +160,7 @@ impl Attempt {
             latest: Token::NONE,
             ticket: None,
             arrive_by_us: u64::MAX,
+            arrive_again_us: 0,
             asks_last: false,
             range: 1,
             early: Early::default(),

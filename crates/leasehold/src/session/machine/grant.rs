@@ -13,7 +13,7 @@ use std::sync::Arc;
 use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, Delivery, Event, GrantId, LostHow, Name, Rest, Token};
+use leasehold_spec::{Contention, Delivery, Event, GrantId, Kind, LostHow, Name, Rest, Token};
 
 use super::attempt::{Phase, Requester, Shortened};
 use super::effects::Verdict;
@@ -261,7 +261,9 @@ pub(crate) fn lose(turn: &mut Turn<'_>, counter: u64, how: LostHow, highest: Tok
     }
     let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
     let Phase::Held(holding) = &attempt.phase else { return };
-    let reason = match holding.budget.why_lost(how, highest) {
+    // A pool counts its last token up when a lease ends (P32).
+    let counted = u64::from(attempt.terms.take.kind != Kind::Mutex);
+    let reason = match holding.budget.why_lost(how, highest, counted) {
         // The higher token belongs to a grant beside this one.
         LostReason::Superseded if !attempt.terms.take.is_exclusive() => LostReason::Expired,
         reason => reason,

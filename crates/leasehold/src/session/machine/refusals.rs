@@ -21,10 +21,11 @@ pub(crate) fn refused(turn: &mut Turn<'_>, counter: u64, refusal: Refusal, highe
     let Some(attempt) = turn.ledger.attempts.get(&counter) else { return };
     if refusal == Refusal::Absent {
         let name = attempt.name.clone();
-        let verdict = match attempt.terms.is_arrival() {
-            true => arrival::dismissed(attempt),
-            false => Verdict::Failed(Error::absent()),
-        };
+        let is_arrival = attempt.terms.is_arrival();
+        let verdict = if is_arrival { arrival::dismissed(attempt) } else { Verdict::Failed(Error::absent()) };
+        if is_arrival {
+            arrival::remember_place(turn.ledger, counter, turn.now.us());
+        }
         // The others here learn the same.
         rally(turn, &name, counter);
         return finish(turn, counter, verdict);

@@ -17,6 +17,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Op, Outcome, Token, Was};
 
+use super::arrival;
 use super::attempt::{Attempt, Phase, Requester};
 use super::connections::Reply;
 use super::effects::Verdict;
@@ -105,7 +106,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
         return;
     }
     // The longest that the store can keep it: a request that is carried out at its last moment, and a whole lease.
-    let until_us = turn.now.us() + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
+    let until_us = turn.now.us() + attempt.terms.lease_us() + NOT_AFTER_MAX_US + arrival::place_lasts_us(attempt);
     attempt.in_flight = None;
     attempt.phase = Phase::Returning(Returning::new(kind, until_us, turn.now.us()));
     if let Some(token) = token {
@@ -127,9 +128,9 @@ fn note_going_back(ledger: &mut Ledger, name: &Name, counter: u64, token: Token)
     state.going_back.push(counter);
 }
 
-/// Forgets an attempt whose lease the store has ended. A failover can bring the lease back: the revocation may be among
-/// what it lost.
-fn forget_ended(ledger: &mut Ledger, counter: u64, kind: ReturnKind, now_us: u64) {
+/// Forgets an attempt whose lease the store has ended. A failover can bring the lease back: the revocation or the upgrade
+/// that ended it may be among what it lost.
+pub(crate) fn forget_ended(ledger: &mut Ledger, counter: u64, kind: ReturnKind, now_us: u64) {
     let Some(attempt) = ledger.remove(counter, now_us) else { return };
     let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
     let Attempt { name, id, .. } = attempt;
@@ -211,6 +212,7 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, counter: u64, request: &InFlight
 fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: &Answer, now_us: u64) {
     let Some(attempt) = ledger.attempts.get_mut(&counter) else { return };
     let (id, name, was_granted) = (attempt.id, attempt.name.clone(), attempt.latest > Token::NONE);
+    let is_arrival = attempt.terms.is_arrival();
     let open_for_us = attempt.order.open_for_us(answer.now_us).min(NOT_AFTER_MAX_US);
     let Phase::Returning(returning) = &mut attempt.phase else { return };
     let is_closed = match returning.kind {
@@ -241,7 +243,9 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
         };
     }
     // Closed or not: from now on a failover can bring it back, or forget it.
-    if matches!((kind, &answer.outcome), (ReturnKind::CountDown { .. }, Outcome::Counted { .. })) {
+    if is_arrival {
+        ledger.releases.remember(GivenUp { name, id, kind: kind.of_any_grant(), until_us }, now_us);
+    } else if matches!((kind, &answer.outcome), (ReturnKind::CountDown { .. }, Outcome::Counted { .. })) {
         ledger.counted.remember(GivenUp { name, id, kind, until_us }, now_us);
     } else if is_release {
         ledger.releases.remember(GivenUp { name, id, kind, until_us }, now_us);

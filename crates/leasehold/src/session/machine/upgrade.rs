@@ -11,8 +11,8 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{LostHow, Mode, Take};
 
 use super::attempt::{Attempt, Phase};
-use super::release::give_back;
-use super::returning::{GivenUp, ReturnKind};
+use super::release::{forget_ended, give_back};
+use super::returning::ReturnKind;
 use super::turn::Turn;
 use crate::lost::{Lost, LostReason};
 use crate::session::bounds::RETRY_US;
@@ -54,11 +54,7 @@ pub(crate) fn complete(turn: &mut Turn<'_>, terms: &Terms) {
             return give_back(turn, counter);
         }
         // A failover can bring the read grant back.
-        let kind = ReturnKind::Release { token, used: token };
-        let until_us = holding.hold.valid_until_us();
-        let (name, id) = (read.name.clone(), read.id);
-        turn.ledger.remove(counter, turn.now.us());
-        turn.ledger.releases.remember(GivenUp { name, id, kind, until_us }, turn.now.us());
+        forget_ended(turn.ledger, counter, ReturnKind::Release { token, used: token }, turn.now.us());
     }
 }
 
