@@ -183,6 +183,25 @@ async fn p38_the_last_try_finds_an_upgrade_that_was_granted() {
     assert_eq!(guard.check(), Ok(token(8)));
 }
 
+/// The upgrade waits, the store goes away, and the time of the caller is over: it gets an error. The last try was never sent,
+/// and the store may have granted the upgrade meanwhile.
+#[tokio::test]
+async fn p38_an_upgrade_that_could_not_try_once_more_is_left() {
+    let mut harness = Harness::new().await;
+    let (guard, _) = upgradeable(&mut harness).await;
+    let upgrading = tokio::spawn(guard.try_upgrade_for(Duration::from_millis(100)));
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 7);
+    harness.store.is_away.store(true, Ordering::SeqCst);
+    harness.break_session_link();
+    let error = timeout(Duration::from_secs(10), upgrading).await.expect("it ends").unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    while harness.try_next().is_some() {}
+    harness.store.is_away.store(false, Ordering::SeqCst);
+    let leave = harness.next_but(|op| !matches!(op, Op::Leave { id: left, .. } if *left == id)).await;
+    harness.reply(leave, Outcome::Left { was: leasehold_spec::Was::Granted }, 8);
+}
+
 /// A dropped upgrade ends both: nobody can tell which of the two the store has.
 #[tokio::test]
 async fn a_dropped_upgrade_leaves_and_releases() {

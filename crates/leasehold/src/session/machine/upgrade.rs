@@ -99,7 +99,7 @@ pub(crate) fn try_once_more(turn: &mut Turn<'_>, counter: u64) -> bool {
     hit(Mark::UpgradeTriedLast);
     let usual_us = turn.now.us() + turn.server.usual_us();
     attempt.order.only_tries(turn.ledger.ids.last_serial());
-    (attempt.wait, attempt.ticket, attempt.in_flight) = (Wait::No, None, None);
+    (attempt.wait, attempt.in_flight) = (Wait::No, None);
     attempt.phase = Phase::Asking { next_us: turn.now.us(), usual_us };
     turn.arm(counter);
     true
