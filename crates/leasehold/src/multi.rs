@@ -76,8 +76,9 @@ enum Round {
 impl All {
     /// Waits until all members are held, for as long as that takes.
     ///
-    /// If all members are free, this takes one round trip for each member. Free mutexes of one client, with a store in memory
-    /// or on one Redis, take one round trip in all. If one of those mutexes is not free, that request is one round trip more.
+    /// If all members are free, this takes one round trip for each member. Free mutexes of one client, with a store in
+    /// memory or on one Redis, take one round trip in all. If one of those mutexes is not free, that request is one round
+    /// trip more.
     ///
     /// # Cancel safety
     ///
@@ -85,8 +86,8 @@ impl All {
     ///
     /// # Errors
     ///
-    /// - `Invalid`: there are no members or more than 16, or one occurs twice. (A lock that occurs twice, through two clients
-    ///   of its store, is not noticed, and waits for itself.)
+    /// - `Invalid`: there are no members or more than 16, or one occurs twice. (A lock that occurs twice, through two
+    ///   clients of its store, is not noticed, and waits for itself.)
     /// - Those of the members: see [`Mutex::lock`](crate::Mutex::lock), [`RwLock::read`](crate::RwLock::read) and
     ///   [`Semaphore::acquire`](crate::Semaphore::acquire). The error names the member.
     ///

@@ -322,6 +322,8 @@ pub enum Mutant {
     P52LeavesTheOthers,
     /// P52: a party whose round was broken begins to wait in the next one.
     P52WaitsAnew,
+    /// P52: if the store has lost the last parties of a round, the first ones wait for ever.
+    P52KeepsEarlier,
     /// P52: the first party of a round is a leader, too.
     P52LeadsTwice,
     /// P52: a round that is let through is granted on claims.

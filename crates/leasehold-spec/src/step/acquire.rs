@@ -10,6 +10,7 @@ use crate::op::{Acquire, Patience, Place};
 use crate::policy;
 use crate::resource::Resource;
 use crate::step::admit::{entry, grant};
+use crate::step::barrier::break_earlier_round;
 use crate::step::context::Step;
 use crate::step::notify::notify_holder;
 use crate::step::upgrade::upgrade;
@@ -34,6 +35,8 @@ pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, R
     }
     if policy::is_dismissed(request.take.kind, request.ticket()) {
         hit(Mark::ArrivalDismissed);
+        let told = break_earlier_round(step.resource, step.env, request.ticket());
+        step.deliveries.extend(told);
         return (Outcome::Refused(Refusal::Absent), rest);
     }
     policy::begin(step.resource, &request.take);

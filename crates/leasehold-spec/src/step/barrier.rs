@@ -41,12 +41,23 @@ fn let_through(resource: &mut Resource, env: &Env<'_>) -> Vec<Delivery> {
     grants.collect()
 }
 
+/// Breaks the round if its first party came before one that has no place any more, and returns the messages. A failover has
+/// lost the places of the later parties of the round. (The parties of a later round have later tickets.)
+pub(super) fn break_earlier_round(resource: &mut Resource, env: &Env<'_>, ticket: Option<u64>) -> Vec<Delivery> {
+    let is_earlier = |first: &Entry| ticket.is_some_and(|ticket| first.ticket < ticket);
+    if resource.queue.front().is_some_and(is_earlier) && !is_on(Mutant::P52KeepsEarlier) {
+        return break_round(resource, env);
+    }
+    Vec::new()
+}
+
 /// Removes all parties, and returns the messages to them.
 pub(super) fn break_round(resource: &mut Resource, env: &Env<'_>) -> Vec<Delivery> {
     if resource.queue.is_empty() {
         return Vec::new();
     }
     hit(Mark::RoundBroken);
+    resource.lapses.clear();
     let parties = std::mem::take(&mut resource.queue);
     parties.iter().map(|party| dismissal(party, resource.last, env.lease_us)).collect()
 }

@@ -4,6 +4,7 @@ use crate::grant::Grant;
 use crate::inspection::{Holder, Inspection, ShownMode, Waiter};
 use crate::limits::SHOWN_MAX;
 use crate::mutant::{Mutant, is_on};
+use crate::policy;
 use crate::resource::{Entry, Resource};
 
 /// Returns the holders, the first waiters, and what the name is.
@@ -12,7 +13,11 @@ pub(super) fn inspect(resource: &Resource, now_us: u64) -> Inspection {
     let mut live: Vec<&Grant> = resource.grants.iter().filter(is_live).collect();
     let unread = resource.grants.unread();
     let grants = (live.len() + unread.count) as u64;
-    let units = live.iter().map(|grant| grant.units).sum::<u32>() + unread.units;
+    let units = match policy::waits_together(resource.kind) {
+        // The units of such a grant are the place of an arrival.
+        true => u32::try_from(grants).unwrap_or(u32::MAX),
+        false => live.iter().map(|grant| grant.units).sum::<u32>() + unread.units,
+    };
     if live.len() > SHOWN_MAX && !is_on(Mutant::P50ShowsAny) {
         live.select_nth_unstable_by_key(SHOWN_MAX, |grant| grant.token);
     }

@@ -32,6 +32,28 @@ fn place_of(outcome: &Outcome) -> u64 {
     }
 }
 
+/// A failover has lost the last party of a round, and kept the one before. The lost one learns that from its next request,
+/// and does not wait any more. So the other one would wait in vain.
+#[test]
+fn p52_a_lost_party_breaks_the_round_of_earlier_ones() {
+    let mut world = World::new();
+    ticket(&arrive(&mut world, id(1, 1), 3, None));
+    let before = world.resource.clone();
+    world.pass(1);
+    let lost = ticket(&arrive(&mut world, id(2, 1), 3, None));
+    world.resource = before;
+    world.pass(1);
+    assert_eq!(arrive(&mut world, id(2, 1), 3, Some(lost)).outcome, BROKEN);
+    let told: Vec<_> = world.pushed.drain(..).map(|told| (told.id, told.event)).collect();
+    assert_eq!(told, [(id(1, 1), Event::Ending)]);
+    assert!(world.resource.is_idle());
+    // The parties of a later round are not concerned.
+    let first = ticket(&arrive(&mut world, id(1, 2), 3, None));
+    assert!(first > lost);
+    assert_eq!(arrive(&mut world, id(2, 1), 3, Some(lost)).outcome, BROKEN);
+    assert!(world.pushed.is_empty() && world.resource.queue.len() == 1);
+}
+
 /// The last arrival lets all parties through, each for a whole lease. It is the leader. The next round begins empty.
 #[test]
 fn p52_a_round_is_let_through_when_it_is_complete() {

@@ -183,8 +183,8 @@ async fn p38_the_last_try_finds_an_upgrade_that_was_granted() {
     assert_eq!(guard.check(), Ok(token(8)));
 }
 
-/// The upgrade waits, the store goes away, and the time of the caller is over: it gets an error. The last try was never sent,
-/// and the store may have granted the upgrade meanwhile.
+/// The upgrade waits, the store goes away, and the time of the caller is over: it gets an error. The last try was never
+/// sent, and the store may have granted the upgrade meanwhile.
 #[tokio::test]
 async fn p38_an_upgrade_that_could_not_try_once_more_is_left() {
     let mut harness = Harness::new().await;

@@ -4,8 +4,8 @@
 //!   of its round may have gone on, and it would be one of the next round.
 //! - A party whose time is over asks once more. Its request says that no time is left, and the store decides: the round was
 //!   let through before, or this party breaks it. So a caller that gets `None` has not let others through.
-//! - A place that nobody waits for counts in a round, where a lock only passes it over. So the session leaves it for as long
-//!   as the store may have it, and again at a new run of the store, which may have it back.
+//! - A place that nobody waits for counts in a round. (A lock only passes it over.) So the session leaves it for as long as
+//!   the store may have it, and again at a new run of the store, which may have it back.
 
 use leasehold_spec::Token;
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, RETENTION_US};

@@ -52,7 +52,8 @@ impl Pool {
         };
         let least = if kind.has_holders() { 1 } else { 0 };
         sane((least..=PERMITS_MAX).contains(&limit), "a number of units is out of range")?;
-        sane(taken <= PERMITS_MAX, "too many units are taken")?;
+        // The units of a grant of a barrier are the place of an arrival, so their sum says nothing.
+        sane(taken <= PERMITS_MAX || kind == Kind::Barrier, "too many units are taken")?;
         Ok(Self { kind, limit, taken, granted: granted as usize })
     }
 

@@ -124,7 +124,7 @@ layouts! {
     // Pools on one Redis.
 
     TAKEN {
-        units: Bytes(6), "units that are taken";
+        units: Bytes(6), "units that are taken; of a barrier the number of grants";
         grants: Bytes(6), "number of grants";
     }
     FLAGS {

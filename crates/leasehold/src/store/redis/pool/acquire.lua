@@ -54,7 +54,7 @@ if own or pool.released == asked then return 'GONE' .. save(pool) end
 if pool.entry then
   return 'QUEUED' .. save(pool) .. ' ' .. sub(pool.entry, WAITER.ticket) .. first_left(pool) .. ' before'
 end
-if sub(ARGV[3], POOL.kind) == 'B' and tonumber(ticket) then return dismissed(pool) end
+if sub(ARGV[3], POOL.kind) == 'B' and tonumber(ticket) then return dismissed(pool, ticket) end
 if ARGV[9] then
 --@upgrade
 end

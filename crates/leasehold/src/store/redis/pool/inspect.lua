@@ -21,7 +21,7 @@ local stored, held, units = found[2], {}, 0
 for at = 1, #stored, 2 do
   local grant = stored[at + 1]
   if end_of(grant) > now_us then
-    units = units + sub(grant, GRANT.units)
+    units = units + counted_units(pool, sub(grant, GRANT.units))
     held[#held + 1] = sub(grant, GRANT.token) .. ' ' .. sub(stored[at], FIELD.public) .. ' '
 --&
       .. format('%.0f', sub(grant, GRANT.units)) .. ' ' .. sub(grant, GRANT.mode) .. ' '

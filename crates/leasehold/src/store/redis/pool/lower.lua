@@ -22,7 +22,7 @@ end
 if sub(grant, GRANT.state) == 'R' then return 'LOST' .. save(pool) .. ' revoked' end
 local units = sub(grant, GRANT.units)
 if ARGV[3] < units then units = ARGV[3] end
-pool.units = pool.units - sub(grant, GRANT.units) + units
+pool.units = pool.units - counted_units(pool, sub(grant, GRANT.units)) + counted_units(pool, units)
 if sub(grant, GRANT.mode) == 'U' then pool.upgradeable = '-' end
 pool.puts[field] = sub(grant, GRANT.nonce.to.state) .. 'P' .. units .. sub(grant, GRANT.token.from)
 settle_for_waiters(pool)

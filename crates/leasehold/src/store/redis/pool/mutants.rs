@@ -102,6 +102,12 @@ pub(in crate::store::redis) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "",
     ),
     ("lua-pool-p52-waits-anew", "pool/acquire", "== 'B' and tonumber(ticket) then", "== 'B' and false then"),
+    (
+        "lua-pool-p52-keeps-earlier",
+        "pool/acquire",
+        "if pool.counts > 0 and sub(read_two(pool, pool.head)",
+        "if false and sub(read_two(pool, pool.head)",
+    ),
     ("lua-pool-p52-all-lead", "pool/acquire", "#parties + 1 - at)", "1)"),
     ("lua-pool-p52-breaks-silently", "pool/acquire", "do tell_dismissed(pool, party.who, pool.last) end", "do end"),
     ("lua-pool-p52-last-one-waits", "pool/acquire", "if own then return granted(pool, own) end\n  if not", "if not"),

@@ -6,7 +6,8 @@ local record, grant = got[1], got[4]
 if record and grant and not got[2] and #record == POOL.size and sub(record, POOL.kind) ~= 'V'
   and sub(grant, GRANT.nonce) == sub(ARGV[1], ID.nonce)
   and sub(grant, GRANT.token) == ARGV[2] and sub(grant, GRANT.state) ~= 'C' then
-  local taken = string.format('%012.0f', sub(record, POOL.taken) - sub(grant, GRANT.units) * 1000000 - 1)
+  local units = sub(record, POOL.kind) == 'B' and 1 or sub(grant, GRANT.units)
+  local taken = string.format('%012.0f', sub(record, POOL.taken) - units * 1000000 - 1)
   local flags = sub(record, POOL.flags)
   if sub(grant, GRANT.mode) == 'U' then flags = '-' .. sub(flags, FLAGS.marked) end
   -- If the last grant of a record that is kept for long ends, the record gets another time to live.

@@ -22,10 +22,13 @@ local function keep_for(pool, end_us, token, more_ms)
   if needed_us > pool.keep then pool.keep = needed_us + more_ms * 1000 end
 end
 
+-- Returns what a grant adds to the units of the record. The units of a grant of a barrier are the place of an arrival.
+local function counted_units(pool, units) return pool.kind == 'B' and 1 or units + 0 end
+
 -- Makes a grant, and returns its token. It follows the clock, and never falls when the clock steps back (P3, P32).
 local function add(pool, id, state, share, length, label)
   local token = now > pool.last and now or format('%016.0f', pool.last + 1)
-  pool.last, pool.units, pool.grants = token, pool.units + sub(share, SHARE.units), pool.grants + 1
+  pool.last, pool.units, pool.grants = token, pool.units + counted_units(pool, sub(share, SHARE.units)), pool.grants + 1
   if sub(share, SHARE.mode) == 'U' then pool.upgradeable = 'U' end
   if pool.newest < now then pool.newest = now end
   pool.puts['g' .. sub(id, ID.public)] = sub(id, ID.nonce) .. state .. share .. token .. now .. length .. label
@@ -44,7 +47,7 @@ end
 
 -- Takes a grant out.
 local function take_out(pool, field, grant)
-  pool.units, pool.grants = pool.units - sub(grant, GRANT.units), pool.grants - 1
+  pool.units, pool.grants = pool.units - counted_units(pool, sub(grant, GRANT.units)), pool.grants - 1
   if sub(grant, GRANT.mode) == 'U' then pool.upgradeable = '-' end
   pool.puts[field] = false
 end
