@@ -18,14 +18,14 @@ use crate::reentry::Handle;
 /// Use it for work in steps that several programs do together, each step after all have finished the one before. If
 /// programs wait for others that do not wait themselves, use a [`Latch`](crate::Latch).
 ///
-/// A round ends for all of its parties in the same way. If a party dies, is out of reach of the store when that looks for
-/// it, or stops waiting, then the round is broken: every other party fails with
+/// A round ends for all of its parties in the same way. The round is broken if a party dies, stops waiting, or is not
+/// connected when the store checks the parties: every other party fails with
 /// [`ErrorKind::Broken`](crate::ErrorKind::Broken), and none of them goes on. They learn it within about 6 s, and within
 /// a third of the [`lease`](Self::lease) if that is shorter. Each may arrive again, for the next round. A restart of the
 /// host or of a Redis without persistence breaks the round, too.
 ///
-/// All clients must name the same number of parties (1 to 256): another one is refused with `Mismatch`. The number may be
-/// another one a minute after the barrier was last used. Any client may be any number of the parties.
+/// All clients must name the same number of parties (1 to 256). A call with another number fails with `Mismatch`. The
+/// number can change two minutes after the barrier was last used. One client may be any number of the parties.
 ///
 /// Creating the value is cheap, and does no I/O. A quorum has no barriers, and refuses the first call with `Unsupported`:
 /// whether a round is broken is a decision, and the nodes could decide differently.
@@ -116,7 +116,7 @@ impl Barrier {
 }
 
 impl BarrierWaitResult {
-    /// The lease of an arrival guards nothing. The caller drops it.
+    /// Reads the place of the arrival from its lease, which protects nothing and which the caller drops.
     fn new(arrival: &Lease) -> Self {
         Self { index: u32::try_from(arrival.place()).unwrap_or(u32::MAX).saturating_sub(1) }
     }

@@ -266,7 +266,7 @@ impl Builder {
         self
     }
 
-    /// Sets the default lease of all mutexes of this client. The default is 30 s, or the `max_lease` of a quorum if
+    /// Sets the default lease of all locks of this client. The default is 30 s, or the `max_lease` of a quorum if
     /// that is shorter.
     ///
     /// [`Mutex::lease`] lists the valid range. [`Builder::connect`] reports a value outside of it.

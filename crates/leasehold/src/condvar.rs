@@ -20,11 +20,12 @@ use crate::session::Wait;
 /// lock again.
 ///
 /// Use it if programs wait for a state that a lock protects: a queue that is not empty, a job that is done. If they wait
-/// only for the lock, use the lock. If nothing is protected and a state is only reached once, poll it, or use a message.
+/// only for the lock, use the lock. If nothing is protected and a state is reached only once, use a
+/// [`Latch`](crate::Latch).
 ///
 /// A condition variable belongs to no lock in the store. It works with the guards of a [`Mutex`](crate::Mutex) and with
-/// write guards of an [`RwLock`](crate::RwLock), of any client and any store. All programs must use the same lock with it,
-/// and the name of the lock is another one.
+/// write guards of an [`RwLock`](crate::RwLock), of any client and any store. All programs must use the same lock with it.
+/// In one store, the lock and the condition variable need different names.
 ///
 /// ```
 /// # fn main() -> leasehold::Result<()> {
@@ -54,9 +55,8 @@ use crate::session::Wait;
 /// - A notification is a lease of its receiver, until the receiver has the lock again. If the receiver dies before, the
 ///   next waiter is notified: within about 1 s if the receiver did not wake up, and otherwise when that lease ends. On
 ///   `file:` it is notified at once.
-/// - A waiter can wake up for nothing, as with every condition variable. It does so if a message was lost, or if the store
-///   has restarted, because it may have missed a notification then. So check the condition again: prefer
-///   [`Condvar::wait_while`].
+/// - A wake-up can be spurious, as with every condition variable: if a message was lost or the store has restarted, the
+///   waiter may have missed a notification, so it wakes up. Check the condition again: prefer [`Condvar::wait_while`].
 ///
 /// A condition variable is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid
 /// name. A quorum has no condition variables, and refuses the first call with `Unsupported`.
@@ -141,8 +141,8 @@ impl Condvar {
         Ok(self.wait_until(guard, Wait::ForEver).await?.0)
     }
 
-    /// Waits as long as the condition is true, and returns the guard under which it is not. The condition is called while
-    /// the lock is held, with its token: before the first wait and after each.
+    /// Waits while the condition is true, and returns the guard once it is false. The condition is called with the token,
+    /// while the lock is held: before the first wait and after each wait.
     ///
     /// # Cancel safety
     ///

@@ -99,7 +99,8 @@ impl Election {
         }
     }
 
-    /// Leads if nobody leads or waits, and returns `None` otherwise: see [`Election::campaign`].
+    /// Leads if nobody leads or waits, and returns `None` otherwise, or if the lease was lost at once: see
+    /// [`Election::campaign`].
     ///
     /// # Errors
     ///
@@ -161,8 +162,8 @@ impl Election {
         Ok(self.acquirer.labeled(value))
     }
 
-    /// Notifies the observers. A leader that loses its lease before the store has replied has not led yet: it is a
-    /// candidate again.
+    /// Notifies the observers, and returns the leadership. Returns `None` if the lease is lost before the store has
+    /// replied: this candidate has not led then.
     async fn elected(&self, lease: Lease) -> Option<Leadership> {
         let leadership = Leadership(lease, self.changed.clone());
         tokio::select! {
@@ -188,6 +189,7 @@ impl Leadership {
     /// - `Invalid`: the value has more than 256 bytes, or control characters.
     /// - `Unsupported`: the store cannot change a value.
     /// - Those of [`Mutex::inspect`](crate::Mutex::inspect). After `Unreachable` the value may have changed; put it again.
+    ///   A delayed copy of the first request can still undo a second one: read the value with [`Election::leader`] later.
     pub async fn put(&self, value: &str) -> Result<()> {
         put(&self.0, &self.1, value).await
     }
@@ -195,9 +197,9 @@ impl Leadership {
     /// Hands the leadership to the candidate with this value, before all candidates that have waited longer, and notifies
     /// observers. If several have the value, the first of them leads. Returns `None` once the store has made it the leader.
     ///
-    /// If no live candidate with this value waits, nothing changes: this returns the leadership, and this candidate leads
-    /// on. If the new leader dies right after the hand-over, the first of the others leads about a second later. Two round
-    /// trips. Redis looks at the candidates in their order, for about 3 µs each.
+    /// If no live candidate with this value waits, nothing changes: this call returns the leadership, and this candidate
+    /// still leads. If the new leader dies right after the hand-over, the next candidate leads about a second later. Two
+    /// round trips. Redis scans the queue in order, at about 3 µs for each candidate.
     ///
     /// # Cancel safety
     ///
@@ -221,8 +223,8 @@ impl Leadership {
         Ok(None)
     }
 
-    /// Ends the leadership, and notifies observers. The next candidate leads before the store replies. Two round trips. See
-    /// [`Guard::release`](crate::Guard::release).
+    /// Ends the leadership, and notifies observers. When this returns, the next candidate already leads. Two round trips.
+    /// See [`Guard::release`](crate::Guard::release).
     ///
     /// # Cancel safety
     ///
@@ -241,9 +243,9 @@ impl Leadership {
 impl Observer {
     /// Waits for a change, and returns the leader from now on, or `None` if nobody leads. The first call returns at once.
     ///
-    /// It returns the last state and not each one: a leader that was followed by another one meanwhile is not returned. If
-    /// the message of a change is lost, or a leader dies, it returns within 5 s after the change, or after the end of the
-    /// lease. One call takes two round trips for each change.
+    /// It returns only the newest state: a leader that was already followed by another one is skipped. If the message of a
+    /// change is lost, this returns within 5 s after the change. If a leader dies, the change is the end of its lease. Two
+    /// round trips for each change.
     ///
     /// # Cancel safety
     ///

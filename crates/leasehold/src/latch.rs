@@ -77,10 +77,11 @@ impl Latch {
         self.state(count).await.map(drop).map_err(failed)
     }
 
-    /// Counts down by one. Once the call was made, it counts once, however often the client has to send it: it is repeated
-    /// until the store has replied, and once more if the store fails over. Two round trips.
+    /// Counts down by one. Two round trips. The first one reads which latch it is, and fails if the store does not reply.
+    /// Then the client sends the count-down until the store has replied, for at most 24 h, and once more if the store fails
+    /// over. It counts once, however often it is sent.
     ///
-    /// It waits for as long as the store is unreachable. Count-downs of an open latch change nothing.
+    /// Count-downs of an open latch change nothing.
     ///
     /// # Cancel safety
     ///
@@ -90,7 +91,8 @@ impl Latch {
     ///
     /// - `Absent`: there is no such latch.
     /// - `Mismatch`: the name is of another kind.
-    /// - Those of [`Mutex::inspect`](crate::Mutex::inspect), before anything was counted.
+    /// - Those of [`Mutex::inspect`](crate::Mutex::inspect), before anything was counted. `Unreachable` after 24 h without
+    ///   a reply: the call may have counted.
     pub async fn count_down(&self) -> Result<()> {
         self.count(None).await
     }

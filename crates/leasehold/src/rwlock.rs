@@ -22,9 +22,9 @@ use crate::reentry::Handle;
 /// the writer waits until that reader's lease ends. (On `file:` the writer holds at once.) A [`fence`](crate::fence)
 /// knows readers from writers: a reader enters with [`Access::Read`](crate::fence::Access).
 ///
-/// A task that holds a read guard and waits for `write` waits for itself, for ever. Use
-/// [`upgradeable_read`](Self::upgradeable_read) instead. A second `read` by a task that holds a read guard waits behind a
-/// writer that has come in between, which waits for the first guard. There is no re-entry.
+/// A task that holds a read guard and waits for `write` waits for its own guard, for ever. Use
+/// [`upgradeable_read`](Self::upgradeable_read) instead. There is no re-entry: if a writer queues between two `read` calls
+/// of one task, the second call waits for the writer, and the writer waits for the guard of the first call.
 ///
 /// A read-write lock is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid name
 /// or lease. A name is either a mutex or a read-write lock: calls of the other kind fail with

@@ -13,7 +13,7 @@ use crate::lease::{Lease, debug_guard, guard_methods};
 use crate::member::Member;
 use crate::reentry::Handle;
 
-/// A number of permits under one name. The holders of all permits together have at most that many. Use it for a pool of
+/// A number of permits under one name. All holders together have at most that many permits. Use it for a pool of
 /// connections, or to limit how many programs do something at the same time.
 ///
 /// Each acquire gets a lease of its own, which the client renews. If a holder dies, its permits come back when its lease
@@ -138,8 +138,8 @@ impl Semaphore {
         Ok(self.of(permits).try_acquire_for(wait).await?.map(Permit))
     }
 
-    /// Changes the number of permits, and returns the semaphore with that number. Calls that name the earlier number, this
-    /// semaphore's as well, are refused from now on. One round trip.
+    /// Changes the number of permits, and returns the semaphore with that number. From now on, calls that
+    /// name the earlier number are refused, also those of this semaphore. One round trip.
     ///
     /// Permits beyond a smaller number stay with their holders. Nobody is granted before enough of them have come back.
     /// Calls that wait for more permits than there are now fail with `Mismatch`.

@@ -19,7 +19,7 @@ pub(crate) const WORKER: &str = "processes-worker";
 /// How long the workers may take to end: longer than any wait for the lock of a killed process.
 const END: Duration = Duration::from_secs(20);
 
-/// The workers of a run. Dropping it ends them.
+/// The workers of a run. Dropping it kills them.
 #[derive(Debug)]
 pub(crate) struct Crew<'a> {
     what: What<'a>,
@@ -93,7 +93,7 @@ impl<'a> Crew<'a> {
             let _ = child.kill();
             dying.push(child);
         }
-        dying.iter_mut().for_each(end);
+        dying.iter_mut().for_each(kill_and_reap);
         complaints
     }
 
@@ -111,7 +111,7 @@ impl<'a> Crew<'a> {
         (std::mem::take(&mut self.lives), complaints)
     }
 
-    /// Ends all workers in order. Returns complaints about those that did not end, or not well.
+    /// Asks all workers to stop by closing their inputs, and waits. Returns complaints about those that did not end well.
     pub(crate) fn dismiss(mut self) -> (Lives, Vec<String>) {
         for child in self.workers.iter_mut().filter_map(|worker| worker.child.as_mut()) {
             drop(child.stdin.take());
@@ -145,12 +145,12 @@ impl<'a> Crew<'a> {
 
 impl Drop for Crew<'_> {
     fn drop(&mut self) {
-        self.workers.iter_mut().filter_map(|worker| worker.child.as_mut()).for_each(end);
+        self.workers.iter_mut().filter_map(|worker| worker.child.as_mut()).for_each(kill_and_reap);
     }
 }
 
-/// Ends a process, and waits until it is gone. Both fail only if it is gone already.
-fn end(child: &mut Child) {
+/// Kills a process, and waits until it is gone. Both fail only if it is gone already.
+fn kill_and_reap(child: &mut Child) {
     let _ = child.kill();
     let _ = child.wait();
 }

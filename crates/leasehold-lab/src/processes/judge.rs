@@ -118,7 +118,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Counts a section that has no end. Only a killed process has one.
+    /// Counts a section without an end. It is a violation unless its process was killed.
     fn cut(&mut self, note: &Note) {
         self.verdict.cut += 1;
         if !self.deaths.contains_key(&note.who) {

@@ -82,11 +82,11 @@ async fn round(client: &Leasehold, wait: Duration) -> Result<bool> {
     let barrier = rounds::barrier(client);
     let arrive = || barrier.wait_for(wait);
     let (a, b, c, d, e) = tokio::join!(arrive(), arrive(), arrive(), arrive(), arrive());
-    let mut began = true;
+    let mut let_through = true;
     for arrival in [a, b, c, d, e] {
-        began &= arrival?.is_some();
+        let_through &= arrival?.is_some();
     }
-    Ok(began)
+    Ok(let_through)
 }
 
 /// Finds keys that stay for longer than they may.

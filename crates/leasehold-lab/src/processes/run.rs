@@ -16,7 +16,7 @@ use super::options::{Form, Kills, Options, Store};
 use super::report::{HEAD, Report};
 use super::residue::residue;
 use super::scene::{LEASE, Scene, Victim};
-use super::worker::{is_whole, prepare};
+use super::worker::{check_state, prepare};
 
 /// The time between two kills.
 const TICK: Duration = Duration::from_secs(1);
@@ -91,8 +91,8 @@ fn play(options: &Options, scene: Scene) -> Result<Report, String> {
     if parts > killed {
         complaints.push(format!("{parts} lines are incomplete, and {killed} processes were killed"));
     }
-    complaints.extend(is_whole(scene, &state).err());
-    complaints.extend(short(&verdict, scene.least(options.time)));
+    complaints.extend(check_state(scene, &state).err());
+    complaints.extend(too_little_progress(&verdict, scene.least(options.time)));
     complaints.append(&mut verdict.violations);
     verdict.violations = complaints;
     let (least, store) = (scene.least(options.time), options.store.name().to_owned());
@@ -161,7 +161,7 @@ fn holder(notes: &[Note]) -> Option<Who> {
 }
 
 /// Returns complaints about the processes that achieved too little.
-fn short(verdict: &Verdict, least: u64) -> Vec<String> {
+fn too_little_progress(verdict: &Verdict, least: u64) -> Vec<String> {
     let achieved = verdict.progress.iter().enumerate();
     let short = achieved.filter(|(_, sections)| **sections < least);
     let mut complaints: Vec<String> = short

@@ -16,7 +16,7 @@ pub(crate) const WAIT_MAX: Duration = LEASE.saturating_add(CLAIM).saturating_add
 pub(crate) enum Scene {
     /// Six processes count in one file: a mutex.
     Counter,
-    /// Five philosophers, each with a fork at both hands: a multi-lock of two mutexes.
+    /// Five philosophers, each of whom needs the two forks beside it: a multi-lock of two mutexes.
     Philosophers,
     /// Two writers and four readers of one record: a read-write lock.
     Readers,

@@ -22,8 +22,8 @@ impl Latch {
     }
 
     /// See [`crate::Latch::count_down_as`].
-    pub fn count_down_as(&self, who: &str) -> Result<()> {
-        wait(self.0.count_down_as(who))
+    pub fn count_down_as(&self, part: &str) -> Result<()> {
+        wait(self.0.count_down_as(part))
     }
 
     /// See [`crate::Latch::wait`].

@@ -247,11 +247,12 @@ impl Session {
         checked.map_err(|error| Error::invalid(format!("min_hold needs a lease of its length: {error}")))
     }
 
-    /// Returns an ID of the store that all its clients know, while its server runs. Empty while there is no connection.
+    /// Returns the ID of this session.
     pub(crate) fn id(&self) -> SessionId {
         self.with(|turn| turn.ledger.ids.session)
     }
 
+    /// Returns an ID of the store that all its clients know, while its server runs. Empty while there is no connection.
     pub(crate) fn store_id(&self) -> String {
         self.with(|turn| turn.server.links.home().map(|link| link.run_id().to_owned())).unwrap_or_default()
     }

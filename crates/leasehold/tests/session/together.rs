@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use leasehold::{AllGuard, Released};
 use leasehold_spec::{Acquire, Answer, GrantId, Name, Op, Outcome, Was};
@@ -147,8 +148,34 @@ async fn p46_a_client_that_has_one_of_them_asks_one_by_one() {
 #[tokio::test]
 async fn p46_an_error_of_the_settings_names_the_member() {
     let (harness, asked) = harness(|_, _| Some(Ok(None))).await;
-    let wrong = harness.leasehold.mutex("a").lease(std::time::Duration::from_millis(1));
+    let wrong = harness.leasehold.mutex("a").lease(Duration::from_millis(1));
     let error = leasehold::all([wrong, harness.leasehold.mutex("b")]).try_lock().await.unwrap_err();
     assert_eq!((error.name(), error.kind()), (Some("a"), leasehold::ErrorKind::Invalid));
     assert!(asked.lock().unwrap().is_empty());
+}
+
+/// The store of the second member does not reply. The caller waits for it, and nobody waits for the first member meanwhile.
+#[tokio::test]
+async fn a_multi_lock_waits_for_a_silent_store_and_holds_nothing_meanwhile() {
+    const LEASE_MS: u64 = 300;
+    let (mut near, silent) = (Harness::new().await, Harness::new().await);
+    let members = [("a", &near), ("b", &silent)];
+    let mutex =
+        |(name, harness): (&str, &Harness)| harness.leasehold.mutex(name).lease(Duration::from_millis(LEASE_MS));
+    let all = leasehold::all(members.map(mutex));
+    let locking = tokio::spawn(async move { all.lock().await });
+    let (request, Acquire { id, .. }) = near.next_acquire().await;
+    near.reply(request, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
+    let release = loop {
+        let request = near.next().await;
+        match request.op {
+            Op::Renew(_) => near.reply(request, Outcome::Renewed { left_us: LEASE_MS * MS }, 7),
+            _ => break request,
+        }
+    };
+    assert_eq!(release.op, Op::Release { id, token: token(7), used: token(7) });
+    near.reply(release, Outcome::Released, 7);
+    pause(1_000).await;
+    assert!(!locking.is_finished(), "{:?}", locking.await);
+    near.expect_no_request();
 }

@@ -23,7 +23,7 @@ enum End {
     Entered,
     Stopped,
     Died,
-    /// Not yet.
+    /// The wait had not ended at the last note.
     Open,
 }
 
@@ -39,6 +39,7 @@ pub(super) fn judge(scene: Scene, notes: &[Note], lives: &Lives) -> Waits {
     let all = waits(notes, lives);
     let mut changes: Vec<u64> = lives.deaths.values().copied().collect();
     if scene.needs_all() {
+        // There, a waiter may need a process that was killed, so the bound begins anew when it starts again.
         changes.extend(&lives.restarts);
     }
     changes.sort_unstable();
@@ -56,7 +57,7 @@ pub(super) fn judge(scene: Scene, notes: &[Note], lives: &Lives) -> Waits {
         }
     }
     if scene == Scene::Rounds {
-        judged.violations.extend(alone(scene, &all));
+        judged.violations.extend(early_starts(scene, &all));
     }
     judged
 }
@@ -77,8 +78,8 @@ fn waits(notes: &[Note], lives: &Lives) -> Vec<Wait> {
             waits.push(Wait { who: note.who, from_us, until_us: note.at_us, end });
         }
     }
-    // The others ended with their processes, or not before the last note. A note may be younger than the time of the death,
-    // which is from just before it.
+    // The waits that are left ended when their processes died, or were open at the last note. A death is recorded just
+    // before the signal is sent, so the process may have written a note after that time.
     let last_us = notes.last().map_or(0, |note| note.at_us);
     waits.extend(open.into_iter().map(|(who, from_us)| {
         let (until_us, end) = lives.deaths.get(&who).map_or((last_us, End::Open), |death_us| (*death_us, End::Died));
@@ -100,7 +101,7 @@ fn longest_part_us(wait: &Wait, changes: &[u64]) -> u64 {
 }
 
 /// Finds processes that began a round before all others had arrived. A barrier may count a process that has just died.
-fn alone(scene: Scene, all: &[Wait]) -> Vec<String> {
+fn early_starts(scene: Scene, all: &[Wait]) -> Vec<String> {
     let grace_us = u64::try_from(LEASE.as_micros()).expect("a short time");
     let meet = |one: &Wait, other: &Wait| {
         let until_us = other.until_us + if other.end == End::Died { grace_us } else { 0 };

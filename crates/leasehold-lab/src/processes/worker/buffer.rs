@@ -20,7 +20,7 @@ use crate::processes::notes::Event;
 const PLACES: usize = 4;
 const PRODUCERS: usize = 3;
 /// A wait that takes longer has missed its notification.
-const WAIT_MAX: Duration = Duration::from_secs(20);
+const MISSED_AFTER: Duration = Duration::from_secs(20);
 const FILE: &str = "buffer.json";
 
 /// The buffer. Its items are numbered in the order in which they were put in.
@@ -68,7 +68,7 @@ pub(super) async fn work(worker: &mut Worker) -> leasehold::Result<()> {
     while let Some((guard, woken)) = worker.get(ready_guard(&locks, is_producer, &dir)).await? {
         if woken == Woken::TimedOut {
             worker.note(Event::Stopped);
-            worker.note(Event::Wrong(format!("waited {WAIT_MAX:?} for the buffer: {:?}", read(&worker.dir))));
+            worker.note(Event::Wrong(format!("waited {MISSED_AFTER:?} for the buffer: {:?}", read(&worker.dir))));
             released(guard.release().await)?;
             continue;
         }
@@ -95,7 +95,7 @@ async fn ready_guard(locks: &Locks, is_producer: bool, dir: &Path) -> leasehold:
             false => buffer.items.is_empty(),
         }))
     };
-    condvar.wait_while_for(locks.mutex.lock().await?, must_wait, WAIT_MAX).await
+    condvar.wait_while_for(locks.mutex.lock().await?, must_wait, MISSED_AFTER).await
 }
 
 async fn change(worker: &mut Worker, is_producer: bool, guard: &Guard) -> Result<(), String> {

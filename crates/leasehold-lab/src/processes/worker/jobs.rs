@@ -13,8 +13,8 @@ use crate::processes::scene::Scene;
 
 /// How long the store keeps the latch of a job: longer than a process may be dead.
 const KEEP: Duration = Duration::from_secs(20);
-/// How long a process waits before it waits again.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// The timeout of one wait at a latch. The process then waits again.
+const LATCH_TIMEOUT: Duration = Duration::from_millis(500);
 
 pub(super) fn open(dir: &Path) -> io::Result<()> {
     (0..Scene::Jobs.processes()).try_for_each(|worker| {
@@ -35,7 +35,7 @@ pub(super) async fn work(worker: &mut Worker) -> leasehold::Result<()> {
         replace(&part_of(&dir, me), &job.to_string());
         latch.count_down_as(&format!("part {me}")).await?;
         loop {
-            match worker.get(latch.wait_for(PATIENCE)).await? {
+            match worker.get(latch.wait_for(LATCH_TIMEOUT)).await? {
                 None => return Ok(()),
                 Some(true) => break,
                 Some(false) => worker.note(Event::Stopped),

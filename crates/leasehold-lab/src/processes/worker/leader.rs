@@ -1,5 +1,5 @@
-//! Candidates of an election. The leader leads until it is killed, or until the run ends. If anybody is killed, and not
-//! the leader, it leads for a short time only: nobody should wait for the end of a term.
+//! Candidates of an election. The leader leads until it is killed, or until the run ends. With `--crashes` any process may
+//! be killed, and not only the leader. Each term is short then, so that no candidate waits for the end of a long one.
 
 use std::time::{Duration, Instant};
 

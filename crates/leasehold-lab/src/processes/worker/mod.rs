@@ -45,7 +45,7 @@ pub(crate) fn prepare(scene: Scene, dir: &Path) -> io::Result<()> {
 }
 
 /// Judges the state at the end, when all workers are gone.
-pub(crate) fn is_whole(scene: Scene, dir: &Path) -> Result<(), String> {
+pub(crate) fn check_state(scene: Scene, dir: &Path) -> Result<(), String> {
     match scene {
         Scene::Accounts => accounts::audit(dir),
         Scene::Buffer => buffer::read(dir).map(drop),
@@ -145,7 +145,7 @@ impl Worker {
         self.notes.write(self.section, event);
     }
 
-    /// Sleeps for this long at most.
+    /// Sleeps for a random time: from a tenth of `most` to all of it.
     async fn pause(&mut self, most: Duration) {
         let most_us = u64::try_from(most.as_micros()).expect("a short time");
         sleep(Duration::from_micros(self.random.within(most_us / 10, most_us))).await;
@@ -157,7 +157,7 @@ fn ending<T, E>(checked: &Result<T, E>) -> Ending {
     if checked.is_ok() { Ending::Whole } else { Ending::Lost }
 }
 
-/// Takes the result of a release. A lease that ended meanwhile ended after the section did.
+/// Returns the error of a release. `NotHeld` is no error: the lease ended after the section did.
 fn released(result: leasehold::Result<Released>) -> leasehold::Result<()> {
     result.map(drop)
 }

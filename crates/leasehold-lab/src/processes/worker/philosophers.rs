@@ -1,5 +1,5 @@
-//! Dining philosophers: each one needs the forks at both hands. Every second one takes the right fork first, and the
-//! others the left one: a multi-lock takes them in an order of its own, so nobody waits in a circle.
+//! Dining philosophers: each one needs the two forks beside it. Every second one names the right fork first, and the
+//! others the left one. A multi-lock takes them in an order of its own, so nobody waits in a circle.
 
 use std::time::Duration;
 

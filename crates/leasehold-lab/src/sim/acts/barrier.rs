@@ -53,7 +53,7 @@ impl Rounds {
 }
 
 pub(super) async fn act(worker: &mut Worker, name: &str) {
-    // The simulated stores forget nothing for want of use while the others wait.
+    // A party that is out of reach for this time fails. So it has to be longer than most faults.
     let lease = Duration::from_millis(worker.rng.between(1_000, 30_000));
     let name = format!("{name}: step");
     let barrier = worker.leasehold.barrier(&name, 2).lease(lease);

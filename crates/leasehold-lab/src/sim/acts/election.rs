@@ -21,7 +21,7 @@ const LEADER: Method = Method::asks("leader");
 
 /// Candidates share few values, so that a leader often names one that waits.
 const VALUES: u64 = 2;
-/// How often a worker runs before it does something else: a leader names a successor only if others campaign meanwhile.
+/// How many times in a row a worker campaigns: a leader can name a successor only while others campaign.
 const CANDIDACIES: usize = 4;
 
 /// The values of leaders, by token.
@@ -35,7 +35,7 @@ impl Values {
 
     /// Whether the leader with this token has never had this value. The values of a leader whose call has not returned are
     /// not known.
-    fn are_without(&self, leader: &Leader) -> bool {
+    fn contradict(&self, leader: &Leader) -> bool {
         lock(&self.0).get(&leader.token.get()).is_some_and(|values| !values.contains(&leader.value))
     }
 }
@@ -50,7 +50,7 @@ pub(super) async fn act(worker: &mut Worker) {
     for _ in 0..CANDIDACIES {
         let lease = worker.lease();
         let election = worker.leasehold.election(&name).lease(lease);
-        look(worker, &election).await;
+        read_leader(worker, &election).await;
         campaign(worker, &election, &name).await;
     }
 }
@@ -100,10 +100,10 @@ async fn hand_on(worker: &mut Worker, leadership: Leadership, name: &str, asked_
     }
 }
 
-async fn look(worker: &mut Worker, election: &Election) {
+async fn read_leader(worker: &mut Worker, election: &Election) {
     let call = worker.call(LEADER.what);
     match election.leader().await {
-        Ok(Some(leader)) if worker.sim.plan.remembers() && worker.sim.ledgers.values.are_without(&leader) => {
+        Ok(Some(leader)) if worker.sim.plan.remembers() && worker.sim.ledgers.values.contradict(&leader) => {
             worker.wrong("P48: a leader has a value that it never had");
         }
         Ok(_) => {}

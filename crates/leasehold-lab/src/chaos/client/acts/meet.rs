@@ -30,7 +30,7 @@ const PARTIES: u32 = 2;
 const COUNTS: u32 = 2;
 
 #[derive(Clone, Copy)]
-enum As {
+enum Role {
     Waiter,
     Notifier,
     Party,
@@ -41,11 +41,11 @@ async fn act(mut turn: Turn<'_>) {
     let lease = lease(&mut turn);
     let mutex = turn.client.mutex(turn.name).lease(lease);
     let wait = Duration::from_micros(turn.random.within(1, 800_000));
-    match turn.random.weighted(&[(30, As::Waiter), (30, As::Notifier), (25, As::Party), (15, As::Worker)]) {
-        As::Waiter => wait_for(turn, &mutex, (lease, wait)).await,
-        As::Notifier => notify(turn, &mutex).await,
-        As::Party => arrive(turn, (lease, wait)).await,
-        As::Worker => work(turn, wait).await,
+    match turn.random.weighted(&[(30, Role::Waiter), (30, Role::Notifier), (25, Role::Party), (15, Role::Worker)]) {
+        Role::Waiter => wait_for(turn, &mutex, (lease, wait)).await,
+        Role::Notifier => notify(turn, &mutex).await,
+        Role::Party => arrive(turn, (lease, wait)).await,
+        Role::Worker => work(turn, wait).await,
     }
 }
 
@@ -72,7 +72,7 @@ async fn wait_for(turn: Turn<'_>, mutex: &Mutex, (lease, wait): (Duration, Durat
     let Some(guard) = lock(&turn, mutex).await else { return };
     let (token, shift, is_dropped) = (guard.token(), turn.shift, turn.random.chance(20));
     let condvar = turn.client.condvar(format!("{}: changed", turn.name)).lease(lease);
-    // The history knows the waiter as a client of its own. So does the record of what ends with a runtime.
+    // The history lists the waiter under a name of its own, and so does the shift's table of current activities.
     let waiter = format!("{}/waiter", turn.me);
     let turn = Turn { me: &waiter, ..turn };
     turn.doing("wait for a notification");
