@@ -42,6 +42,8 @@ pub(crate) struct Attempt {
     pub(crate) order: SendOrder,
     /// The largest token in a statement about this ID that was believed (P3).
     pub(crate) latest: Token,
+    /// The last request that was sent when a reply contradicted `latest`.
+    pub(crate) doubted_at: Option<u64>,
     pub(crate) ticket: Option<u64>,
     /// Until when a party may repeat its arrival without a place (P52).
     pub(crate) arrive_by_us: u64,
@@ -158,6 +160,7 @@ impl Attempt {
             phase,
             order: SendOrder::default(),
             latest: Token::NONE,
+            doubted_at: None,
             ticket: None,
             arrive_by_us: u64::MAX,
             arrive_again_us: 0,
@@ -237,6 +240,16 @@ impl Attempt {
             _ if is_on(Mutant::P3OlderWins) => true,
             Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } => highest > self.latest,
             _ => highest >= self.latest,
+        }
+    }
+
+    /// Notes a reply whose highest token is below `latest`. Such a reply may be an old one. But if its request was sent
+    /// after another such reply had come, the store has forgotten what it said: then nothing is known any more (P3).
+    pub(crate) fn note_smaller(&mut self, serial: u64, last_serial: u64) {
+        match self.doubted_at {
+            Some(doubted_at) if serial > doubted_at => (self.latest, self.doubted_at) = (Token::NONE, None),
+            Some(_) => {}
+            None => self.doubted_at = Some(last_serial),
         }
     }
 
