@@ -10,7 +10,7 @@ use leasehold_spec::{Op, Take, Token};
 
 use crate::acquirer::Acquirer;
 use crate::error::{Error, ErrorKind, Operation, Result};
-use crate::inspection::Inspection;
+use crate::inspection::{Inspection, Kind};
 use crate::lease::{Lease, debug_guard, guard_methods};
 use crate::lost::Released;
 use crate::observe::Call;
@@ -134,9 +134,9 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// See [`Mutex::inspect`](crate::Mutex::inspect).
+    /// `Mismatch`: the name is of another kind. See [`Mutex::inspect`](crate::Mutex::inspect).
     pub async fn leader(&self) -> Result<Option<Leader>> {
-        Ok(Leader::of(&self.acquirer.inspect().await?))
+        self.leader_of(&self.acquirer.inspect().await?)
     }
 
     /// Returns an observer of the leaders. No round trip.
@@ -155,6 +155,17 @@ impl Election {
     /// Notifies the observers.
     pub(crate) async fn announce(&self) {
         notify(&self.changed).await;
+    }
+
+    /// Returns the leader, if somebody leads.
+    fn leader_of(&self, inspection: &Inspection) -> Result<Option<Leader>> {
+        if inspection.kind != Kind::Mutex {
+            let error =
+                Error::new(ErrorKind::Mismatch, "the name is in use as another kind of lock, and not as an election");
+            return Err(self.acquirer.failed(Operation::Inspect, error));
+        }
+        let holder = inspection.holder().filter(|holder| !holder.is_cooling_down);
+        Ok(holder.map(|holder| Leader { value: holder.label.clone(), token: holder.token }))
     }
 
     fn candidate(&self, value: &str) -> Result<Acquirer> {
@@ -253,10 +264,11 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// See [`Mutex::inspect`](crate::Mutex::inspect). The next call tries again.
+    /// See [`Election::leader`]. The next call tries again.
     pub async fn next(&mut self) -> Result<Option<Leader>> {
         loop {
-            let Self { election: Election { acquirer, changed }, seen } = self;
+            let Self { election, seen } = self;
+            let Election { acquirer, changed } = &*election;
             let early = if is_on(Mutant::P48LooksFirst) { Some(acquirer.inspect().await?) } else { None };
             // P48: it stands in the queue before it looks, so no change comes between the two.
             let (notified, standing) = match stand(changed).await? {
@@ -270,7 +282,7 @@ impl Observer {
                 None => acquirer.inspect().await?,
             };
             let left = inspection.holder().map(|holder| holder.remaining);
-            let leader = Leader::of(&inspection);
+            let leader = election.leader_of(&inspection)?;
             if seen.as_ref() != Some(&leader) {
                 *seen = Some(leader.clone());
                 if let Some(notified) = notified {
@@ -293,13 +305,6 @@ impl Observer {
                 Some(Notice::Unsure | Notice::TimedOut) | None => {}
             }
         }
-    }
-}
-
-impl Leader {
-    fn of(inspection: &Inspection) -> Option<Self> {
-        let holder = inspection.holder().filter(|holder| !holder.is_cooling_down)?;
-        Some(Self { value: holder.label.clone(), token: holder.token })
     }
 }
 

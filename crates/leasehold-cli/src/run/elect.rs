@@ -81,7 +81,7 @@ pub(crate) struct ElectArgs {
     observe: bool,
 
     /// With --observe: print one line of JSON for each leader
-    #[arg(long, conflicts_with = "command")]
+    #[arg(long, requires = "observe", conflicts_with = "command")]
     json: bool,
 }
 

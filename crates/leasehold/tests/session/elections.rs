@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use leasehold::Leadership;
-use leasehold_spec::{Acquire, GrantId, Inspection, Joined, LostHow, Op, Outcome, Take, Was};
+use leasehold::{ErrorKind, Leadership};
+use leasehold_spec::{Acquire, GrantId, Inspection, Joined, Kind, LostHow, Op, Outcome, Take, Was};
 use tokio::task::JoinHandle;
 
 use crate::harness::{Harness, pause, token};
@@ -124,4 +124,22 @@ async fn p42_an_observer_that_is_dropped_gives_its_notification_back() {
     observing.abort();
     let (_, left) = harness.next_leave().await;
     assert_eq!(left, id);
+}
+
+/// The name is a semaphore. One of its holders is no leader.
+#[tokio::test]
+async fn a_name_of_another_kind_has_no_leader() {
+    let mut harness = Harness::new().await;
+    let (election, mut observer) = (harness.leasehold.election("name"), harness.leasehold.election("name").observe());
+    let asking = tokio::spawn(async move { election.leader().await });
+    let inspection = || Outcome::Inspected(Inspection { kind: Kind::Semaphore, ..Inspection::default() });
+    let look = harness.next().await;
+    harness.reply(look, inspection(), 7);
+    assert_eq!(asking.await.unwrap().unwrap_err().kind(), ErrorKind::Mismatch);
+    let observing = tokio::spawn(async move { observer.next().await });
+    let (request, _) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Queued { ticket: 42, left_us: 0, joined: Joined::Now }, 7);
+    let look = harness.next().await;
+    harness.reply(look, inspection(), 7);
+    assert_eq!(observing.await.unwrap().unwrap_err().kind(), ErrorKind::Mismatch);
 }
