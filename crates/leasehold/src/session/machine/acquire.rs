@@ -209,9 +209,7 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), re
             note(turn, name, &answer, request.sent_us);
         }
         Ok(answer) => {
-            if matches!(attempt.phase, Phase::Asking { .. } | Phase::Queued { .. }) && answer.highest < attempt.latest {
-                attempt.note_smaller(request.serial, last_serial);
-            }
+            attempt.note_contradiction(&answer, request.serial, last_serial);
             let since_us = note(turn, name, &answer, request.sent_us);
             accept_answer(turn, counter, (&answer, since_us));
         }

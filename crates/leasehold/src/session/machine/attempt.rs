@@ -17,7 +17,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, Contention, GrantId, Mode, Name, Rest, Token};
+use leasehold_spec::{Answer, Contention, GrantId, Mode, Name, Outcome, Rest, Token};
 use tokio::sync::oneshot;
 
 use super::effects::{Effects, Verdict};
@@ -42,8 +42,8 @@ pub(crate) struct Attempt {
     pub(crate) order: SendOrder,
     /// The largest token in a statement about this ID that was believed (P3).
     pub(crate) latest: Token,
-    /// The last request that was sent when a reply contradicted `latest`.
-    pub(crate) doubted_at: Option<u64>,
+    /// The token that a reply contradicted, and the last request that had been sent by then.
+    pub(crate) doubted: Option<(Token, u64)>,
     pub(crate) ticket: Option<u64>,
     /// Until when a party may repeat its arrival without a place (P52).
     pub(crate) arrive_by_us: u64,
@@ -160,7 +160,7 @@ impl Attempt {
             phase,
             order: SendOrder::default(),
             latest: Token::NONE,
-            doubted_at: None,
+            doubted: None,
             ticket: None,
             arrive_by_us: u64::MAX,
             arrive_again_us: 0,
@@ -243,13 +243,20 @@ impl Attempt {
         }
     }
 
-    /// Notes a reply whose highest token is below `latest`. Such a reply may be an old one. But if its request was sent
-    /// after another such reply had come, the store has forgotten what it said: then nothing is known any more (P3).
-    pub(crate) fn note_smaller(&mut self, serial: u64, last_serial: u64) {
-        match self.doubted_at {
-            Some(doubted_at) if serial > doubted_at => (self.latest, self.doubted_at) = (Token::NONE, None),
-            Some(_) => {}
-            None => self.doubted_at = Some(last_serial),
+    /// Notes a reply that contradicts `latest`. Such a reply may be an old one. But if its request was sent after another
+    /// reply had contradicted the same token, the store has forgotten that token: then nothing is known any more (P3).
+    pub(crate) fn note_contradiction(&mut self, answer: &Answer, serial: u64, last_serial: u64) {
+        let contradicts = match answer.outcome {
+            Outcome::Granted { token, .. } => token < self.latest,
+            Outcome::Queued { .. } => !self.believes(answer.highest),
+            _ => false,
+        };
+        let is_waiting = matches!(self.phase, Phase::Asking { .. } | Phase::Queued { .. });
+        match self.doubted {
+            _ if !contradicts || !is_waiting => {}
+            Some((token, sent)) if token == self.latest && serial > sent => self.latest = Token::NONE,
+            Some((token, _)) if token == self.latest => {}
+            _ => self.doubted = Some((self.latest, last_serial)),
         }
     }
 
