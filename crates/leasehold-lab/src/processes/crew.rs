@@ -28,7 +28,7 @@ pub(crate) struct Crew<'a> {
     pub(crate) lives: Lives,
 }
 
-/// What the workers do, and where.
+/// The scene of the workers, and the store and directory that they use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct What<'a> {
     pub(crate) scene: Scene,

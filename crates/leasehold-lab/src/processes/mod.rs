@@ -13,7 +13,7 @@
 //! | `notes.rs` | the lines that workers append |
 //! | `judge.rs` | judges the lines: sections, tokens, progress |
 //! | `judge/waits.rs` | judges how long each process waited, and who waited at the same time |
-//! | `residue.rs` | what is left when all are dead |
+//! | `residue.rs` | checks the store when all are dead |
 //! | `report.rs` | prints the result |
 //! | `worker/` | the worker processes, with a file for each problem |
 //!

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     pub(crate) form: Form,
 }
 
-/// Who is killed, and when.
+/// The choice of the processes that are killed, and of the moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kills {
     /// One process a second, which is started again at once.

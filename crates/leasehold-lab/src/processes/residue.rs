@@ -1,5 +1,5 @@
-//! What is left when all workers are dead. Nothing may be locked for longer than its lease, and no key may stay for longer
-//! than the retention.
+//! Checks the store when all workers are dead. Nothing may be locked for longer than its lease, and no key may stay for
+//! longer than the retention.
 
 use std::time::{Duration, Instant};
 

@@ -27,7 +27,7 @@ enum End {
     Open,
 }
 
-/// What the waits of a run show.
+/// The longest waits of a run, and the violations.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     pub(super) longest_us: u64,

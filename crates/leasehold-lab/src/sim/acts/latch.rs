@@ -43,7 +43,7 @@ impl Counts {
         lock(&self.0)[number].until_us = Some(now_us);
     }
 
-    /// A latch was deleted by a call that began then. What was counted before cannot count for a later latch.
+    /// A latch was deleted by a call that began then. An earlier count-down cannot count for a later latch.
     fn deleted(&self, name: &str, began_us: u64) {
         // The numbers of the others must stay.
         let counts = &mut *lock(&self.0);

@@ -19,7 +19,7 @@ use super::plan::MS;
 use super::worker::Worker;
 use table::Primitive;
 
-/// What the acts of a run know of each other, apart from the history of grants.
+/// The records that the acts of a run share, apart from the history of grants.
 #[derive(Default)]
 pub(super) struct Ledgers {
     waits: condvar::Waits,
