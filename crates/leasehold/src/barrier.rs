@@ -80,8 +80,8 @@ impl Barrier {
     }
 
     /// Arrives, and waits for at most `wait`. Returns `None` if that time is over: then the round is broken, and the others
-    /// fail. That takes one round trip more, because the store decides. With zero it does not arrive, unless it is the only
-    /// party.
+    /// fail. That takes one round trip more, because the store decides. The call waits for that reply for at most 2 s. With
+    /// zero it does not arrive, unless it is the only party.
     ///
     /// # Errors
     ///

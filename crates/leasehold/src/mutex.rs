@@ -87,9 +87,9 @@ impl Mutex {
     /// trip if the lock is free.
     ///
     /// The store is asked even if `wait` is zero, which is not an error. If `wait` ends before the store has replied,
-    /// the call waits for the reply for another 0.5 s, or for four round trips if these take longer (2 s at most). The
-    /// same applies with [`full_lease`](Mutex::full_lease), if the lock was handed over before `wait` ended and its
-    /// first renewal is still pending.
+    /// the call waits for the reply until 0.5 s after its request, or for four round trips if these take longer (at most
+    /// 2 s after the end of `wait`). The same applies with [`full_lease`](Mutex::full_lease), if the lock was handed over
+    /// before `wait` ended and its first renewal is still pending.
     ///
     /// # Cancel safety
     ///

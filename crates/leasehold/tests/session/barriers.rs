@@ -22,7 +22,11 @@ fn through(place: u64) -> Outcome {
 
 /// Begins to wait. Returns the arrival once the store has put it into the queue.
 async fn waits(harness: &mut Harness, within: Duration) -> (Arrival, GrantId) {
-    let barrier = harness.leasehold.barrier("name", 3).lease(Duration::from_millis(LEASE_MS));
+    waits_with(harness, Duration::from_millis(LEASE_MS), within).await
+}
+
+async fn waits_with(harness: &mut Harness, lease: Duration, within: Duration) -> (Arrival, GrantId) {
+    let barrier = harness.leasehold.barrier("name", 3).lease(lease);
     let waiting = tokio::spawn(async move { barrier.wait_for(within).await });
     let (request, Acquire { id, take, .. }) = harness.next_acquire().await;
     assert_eq!(take, Take::arrival(3));
@@ -158,6 +162,18 @@ async fn p52_a_party_whose_time_is_over_asks_how_its_round_ends() {
         harness.reply(request, outcome, 9);
         assert_eq!(end(waiting).await.unwrap().map(|passed| passed.index()), index);
     }
+}
+
+/// The store is busy. Its reply comes a second later, and is still in time.
+#[tokio::test]
+async fn p52_a_party_whose_time_is_over_waits_for_a_slow_reply() {
+    let mut harness = Harness::new().await;
+    let (waiting, _) = waits_with(&mut harness, Duration::from_secs(30), Duration::from_millis(40)).await;
+    let (request, _) = harness.next_acquire().await;
+    pause(1_000).await;
+    assert!(!waiting.is_finished());
+    harness.reply(request, Outcome::Refused(Refusal::Absent), 9);
+    assert!(end(waiting).await.unwrap().is_none());
 }
 
 /// The last request has no reply either. Then nobody knows, and the caller gets an error.

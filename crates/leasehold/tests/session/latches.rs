@@ -8,7 +8,8 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::harness::{Harness, pause, token};
-use crate::store::{Request, gone};
+use crate::store::{Request, any_error, gone};
+use leasehold::seam::Fault;
 
 fn counted(left: u32) -> Outcome {
     Outcome::Counted { left, born: token(7) }
@@ -46,6 +47,32 @@ async fn p44_a_count_down_is_repeated_with_its_id() {
     counting.await.unwrap().unwrap();
     pause(50).await;
     harness.expect_no_request();
+}
+
+/// The caller knows that nothing was counted, and may count down again. A repeated request would count as well.
+#[tokio::test]
+async fn p44_a_count_down_that_the_store_refuses_is_not_repeated() {
+    let mut harness = Harness::new().await;
+    let (counting, count, _) = begin(&mut harness).await;
+    drop(count.reply.send(Err(Fault::NoMemory(any_error()))));
+    let error = counting.await.unwrap().unwrap_err();
+    assert!(!error.may_have_acted(), "{error}");
+    // It would be repeated after 250 ms.
+    pause(400).await;
+    harness.expect_no_request();
+}
+
+/// The first request may have counted: its reply was lost.
+#[tokio::test]
+async fn p44_a_count_down_that_is_refused_later_may_have_counted() {
+    let mut harness = Harness::new().await;
+    let (counting, count, id) = begin(&mut harness).await;
+    drop(count.reply.send(Err(gone())));
+    let again = harness.next().await;
+    assert_eq!(count_of(&again).0, id);
+    drop(again.reply.send(Err(Fault::NoMemory(any_error()))));
+    let error = counting.await.unwrap().unwrap_err();
+    assert!(error.may_have_acted(), "{error}");
 }
 
 /// Also if nobody waits for it any more.

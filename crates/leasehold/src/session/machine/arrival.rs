@@ -18,6 +18,7 @@ use super::ledger::Ledger;
 use super::returning::{GivenUp, ReturnKind};
 use super::turn::Turn;
 use crate::error::Error;
+use crate::session::bounds::ANSWER_MAX_US;
 
 /// The clock of the store is known to this precision.
 const CLOCK_SPARE_US: u64 = 100_000;
@@ -62,10 +63,11 @@ pub(crate) fn is_too_late(attempt: &Attempt, now_us: u64) -> bool {
     attempt.ticket.is_none() && now_us >= attempt.arrive_by_us
 }
 
-/// Lets a party whose time is over ask once more. Returns whether it does.
+/// Lets a party whose time is over ask once more. Returns whether it does. It waits for the reply for as long as a busy
+/// store may need: a party that does not know how its round ended is of no use to its caller.
 pub(crate) fn ask_once_more(turn: &mut Turn<'_>, counter: u64) -> bool {
     let now_us = turn.now.us();
-    let usual_us = now_us + turn.server.usual_us();
+    let usual_us = now_us + ANSWER_MAX_US;
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return false };
     let may_ask = attempt.terms.is_arrival() && matches!(attempt.phase, Phase::Queued { .. });
     if !may_ask || attempt.asks_last || is_on(Mutant::P52LeavesBlindly) {

@@ -276,7 +276,16 @@ fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
         Fault::Refused(error) | Fault::NoMemory(error) => (Some(error), RETRY_US),
     };
     if let (Phase::Returning(returning), Some(error)) = (&mut attempt.phase, error) {
-        turn.ledger.effects.released(counter, returning.caller.take(), || Err(error));
+        let caller = returning.caller.take();
+        // P44: a caller that knows of the refusal may count down again. Both would count.
+        let is_refused_count = caller.is_some() && matches!(returning.kind, ReturnKind::CountDown { .. });
+        let has_older = returning.unanswered > 1;
+        let error = if is_refused_count && has_older { error.may_act() } else { error };
+        turn.ledger.effects.released(counter, caller, || Err(error));
+        if is_refused_count {
+            turn.ledger.remove(counter, turn.now.us());
+            return;
+        }
     }
     attempt.set_next(turn.now.us() + pause_us);
     turn.arm(counter);
