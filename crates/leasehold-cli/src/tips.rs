@@ -13,12 +13,14 @@ const REVOKE: [&str; 2] =
 pub(crate) fn add(error: &mut clap::Error) {
     let tips = match error.kind() {
         ErrorKind::InvalidSubcommand => text(error, ContextKind::InvalidSubcommand).map_or_else(Vec::new, of_verb),
-        // Only `run` has options with other names elsewhere.
-        ErrorKind::UnknownArgument if env::args().nth(1).is_some_and(|verb| verb == "run") => {
-            text(error, ContextKind::InvalidArg).map_or_else(Vec::new, of_argument)
-        }
+        // Only these verbs have options with other names elsewhere.
+        ErrorKind::UnknownArgument => match (verb().as_str(), text(error, ContextKind::InvalidArg)) {
+            ("run", Some(argument)) => of_argument(argument),
+            ("elect", Some(argument)) => of_argument_of_elect(argument),
+            _ => return,
+        },
         // `run NAME COMMAND` names two locks and no command.
-        ErrorKind::MissingRequiredArgument if env::args().nth(1).is_some_and(|verb| verb == "run") => of_missing(error),
+        ErrorKind::MissingRequiredArgument if verb() == "run" => of_missing(error),
         _ => return,
     };
     if tips.is_empty() {
@@ -30,6 +32,10 @@ pub(crate) fn add(error: &mut clap::Error) {
     }
     let tips = tips.into_iter().map(StyledStr::from).collect();
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+}
+
+fn verb() -> String {
+    env::args().nth(1).unwrap_or_default()
 }
 
 fn of_missing(error: &clap::Error) -> Vec<String> {
@@ -60,7 +66,7 @@ fn of_verb(verb: &str) -> Vec<String> {
         "lock" | "acquire" | "exec" => &["'leasehold run' runs a command while it holds a lock"],
         _ => &[],
     };
-    tips.iter().map(|tip| (*tip).to_owned()).collect()
+    owned(tips)
 }
 
 fn of_argument(argument: &str) -> Vec<String> {
@@ -75,5 +81,27 @@ fn of_argument(argument: &str) -> Vec<String> {
         _ if !has_separator() => &[SEPARATOR],
         _ => &[],
     };
+    owned(tips)
+}
+
+fn of_argument_of_elect(argument: &str) -> Vec<String> {
+    let tips: &[&str] = match argument {
+        "--wait" | "--no-wait" | "-w" | "-n" | "--timeout" => {
+            &["a candidate waits until it leads, also for the store; a signal ends the wait"]
+        }
+        "--ttl" | "--expire" | "--duration" => {
+            &["--lease DUR sets for how long a leader that has died keeps the leadership"]
+        }
+        "--holder" => &["--value TEXT is what others see of this leader"],
+        // Another name, or a command without `--` in front of it.
+        _ if !argument.starts_with('-') || !has_separator() => {
+            &["an election has one name; put -- before the command: leasehold elect NAME -- COMMAND"]
+        }
+        _ => &[],
+    };
+    owned(tips)
+}
+
+fn owned(tips: &[&str]) -> Vec<String> {
     tips.iter().map(|tip| (*tip).to_owned()).collect()
 }

@@ -215,6 +215,11 @@ fn verbs_of_other_programs_get_a_tip() {
         (&["run", "job", "--timeout", "5s", "--", "true"], &["--wait DUR", "--kill-after DUR"]),
         (&["run", "--timeout=5s", "job", "--", "true"], &["--wait DUR", "--kill-after DUR"]),
         (&["run", "job", "--ttl", "5s", "--", "true"], &["--lease DUR"]),
+        (&["elect", "job", "--no-wait", "--", "true"], &["a candidate waits until it leads"]),
+        (&["elect", "job", "--wait", "5s", "--", "true"], &["a candidate waits until it leads"]),
+        (&["elect", "job", "--ttl", "5s", "--", "true"], &["--lease DUR"]),
+        (&["elect", "job", "other", "--", "true"], &["an election has one name"]),
+        (&["elect", "job", "true"], &["put -- before the command"]),
     ] {
         let output = leasehold(arguments);
         let err = text(&output.stderr);

@@ -53,7 +53,7 @@ pub(crate) struct ElectArgs {
 
     /// What others see of this leader [default: USER@HOST/PID CMD]
     ///
-    /// For example an address. At most 256 bytes, no control characters.
+    /// For example an address: 1 to 256 bytes without control characters.
     #[arg(long, value_name = "TEXT", verbatim_doc_comment, value_parser = value)]
     value: Option<String>,
 

@@ -75,6 +75,8 @@ Examples:
         holds both locks, or none; the order of the names does not matter
   leasehold run prices --shared -- ./report
         reads beside other runs with --shared, and while nobody writes
+  leasehold run prices --exclusive -- ./update
+        writes: no run with --shared, and no other writer, runs meanwhile
   leasehold run api --limit 4 -- ./crawl
         at most four of them at a time, on all machines
   leasehold run db --lease 10s -- ./migrate

@@ -21,6 +21,8 @@ pub(crate) enum Share {
     Leader,
     /// The side of a reader.
     Read,
+    /// The side of a writer.
+    Write,
     /// Some of the permits of a semaphore.
     Permits { permits: u32, limit: u32 },
 }
@@ -67,6 +69,7 @@ impl Names {
         match self.share {
             Share::Whole | Share::Leader => client.mutex(name).lease(lease).min_hold(min_hold).full_lease().into(),
             Share::Read => client.rw_lock(name).lease(lease).full_lease().reading(),
+            Share::Write => client.rw_lock(name).lease(lease).full_lease().writing(),
             Share::Permits { permits, limit } => {
                 client.semaphore(name, limit).lease(lease).full_lease().member(permits)
             }
@@ -86,7 +89,7 @@ impl Names {
     pub(crate) async fn inspect(&self, client: &Leasehold, name: &str) -> leasehold::Result<Inspection> {
         match self.share {
             Share::Whole | Share::Leader => client.mutex(name).inspect().await,
-            Share::Read => client.rw_lock(name).inspect().await,
+            Share::Read | Share::Write => client.rw_lock(name).inspect().await,
             Share::Permits { limit, .. } => client.semaphore(name, limit).inspect().await,
         }
     }

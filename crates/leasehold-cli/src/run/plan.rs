@@ -51,10 +51,16 @@ pub(crate) struct RunArgs {
     /// Hold it beside other runs with this option
     ///
     /// NAME is a read-write lock then: any number of runs with --shared hold
-    /// it together. A program that writes (RwLock::write in the library) is
-    /// alone.
-    #[arg(short, long, verbatim_doc_comment, conflicts_with_all = ["permits", "limit", "min_hold"])]
+    /// it together. A run with --exclusive is alone.
+    #[arg(short, long, verbatim_doc_comment, conflicts_with_all = ["exclusive", "permits", "limit", "min_hold"])]
     shared: bool,
+
+    /// Hold it alone, also without runs with --shared
+    ///
+    /// NAME is a read-write lock then, and this run writes. Runs with
+    /// --shared that come later wait behind it.
+    #[arg(short = 'x', long, verbatim_doc_comment, conflicts_with_all = ["permits", "limit", "min_hold"])]
+    exclusive: bool,
 
     /// Let as many hold it as N permits allow
     ///
@@ -164,6 +170,7 @@ impl RunArgs {
         };
         let share = match self.limit {
             _ if self.shared => Share::Read,
+            _ if self.exclusive => Share::Write,
             None => Share::Whole,
             Some(limit) => {
                 let permits = self.permits.unwrap_or(1);

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{All, AllGuard, Holder, Inspection, Leasehold, NodeSays};
+use leasehold::{All, AllGuard, Holder, Inspection, Kind, Leasehold, NodeSays};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
@@ -274,6 +274,14 @@ fn holders(blocker: &Blocker<'_>, first: &Holder) -> String {
     }
 }
 
+/// Returns how many permits of a semaphore are taken.
+fn taken(seen: &Inspection) -> String {
+    match seen.kind {
+        Kind::Semaphore => format!(" ({} of {} permits taken)", seen.units, seen.limit),
+        _ => String::new(),
+    }
+}
+
 /// Returns whether the holder is the `leasehold run` that started this one: if it waits for this run, the wait never ends.
 /// It is reported and not refused: a process that was started by `setsid` does not keep the holder from its end.
 fn is_above(name: &str, holder: &Holder) -> bool {
@@ -302,7 +310,9 @@ fn busy(plan: &Plan, blocker: Option<&Blocker<'_>>, waited: Duration) -> End {
         Some((Blocker { name, .. }, holder)) if holder.is_cooling_down => {
             format!("\"{name}\" was released by {}, and is kept for its minimum hold", plain(&holder.label))
         }
-        Some((blocker, holder)) => format!("\"{}\" is held by {}", blocker.name, holders(blocker, holder)),
+        Some((blocker, holder)) => {
+            format!("\"{}\" is held by {}{}", blocker.name, holders(blocker, holder), taken(&blocker.seen))
+        }
     };
     let waited = match plan.patience {
         Patience::No => String::new(),

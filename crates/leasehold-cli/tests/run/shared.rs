@@ -1,9 +1,11 @@
-//! `--shared` and `--permits`: locks that several runs hold at a time.
+//! `--shared`, `--exclusive` and `--permits`: locks that several runs can hold at a time.
+
+use std::time::Instant;
 
 use leasehold::Leasehold;
 use tempfile::TempDir;
 
-use crate::bench::{Ended, NAME, Run, leasehold};
+use crate::bench::{Ended, LONG, NAME, Run, leasehold};
 
 struct Host {
     url: String,
@@ -29,6 +31,14 @@ impl Host {
 
     fn ends(&self, options: &[&str]) -> Ended {
         self.run(options).ends()
+    }
+
+    /// Waits until somebody waits in the queue.
+    fn await_waiter(&self) {
+        let begun = Instant::now();
+        while self.shows(&["inspect", NAME]).contains("nobody waits") {
+            assert!(begun.elapsed() < LONG, "nobody ever waits");
+        }
     }
 
     fn shows(&self, verb: &[&str]) -> String {
@@ -65,12 +75,34 @@ async fn a_writer_makes_shared_runs_busy() {
     assert_eq!(run.ends().code, Some(0));
 }
 
+/// A reader that comes while a writer waits does not overtake it.
+#[test]
+fn an_exclusive_run_waits_for_readers_and_is_alone() {
+    let host = Host::new();
+    let mut reader = host.runs(&["--shared", "--holder", "reader"]);
+    let busy = host.ends(&["--exclusive", "--no-wait"]);
+    assert!(busy.code == Some(124) && busy.err.contains("\"job\" is held by reader"), "{busy:?}");
+    let mut writer = host.run(&["-x", "--holder", "writer"]);
+    host.await_waiter();
+    let busy = host.ends(&["--shared", "--no-wait"]);
+    assert_eq!(busy.code, Some(124), "{busy:?}");
+    reader.write("\n");
+    assert_eq!(reader.ends().code, Some(0));
+    writer.read_to("ready\n");
+    let shown = host.shows(&["inspect", NAME]);
+    assert!(shown.starts_with("job: read-write lock, 1 writer; nobody waits\n  writes: writer (grant "), "{shown}");
+    let busy = host.ends(&["--shared", "--no-wait"]);
+    assert!(busy.code == Some(124) && busy.err.contains("\"job\" is held by writer"), "{busy:?}");
+    writer.write("\n");
+    assert_eq!(writer.ends().code, Some(0));
+}
+
 #[test]
 fn permits_are_counted() {
     let host = Host::new();
     let mut two = host.runs(&["--permits", "2", "--limit", "3", "--holder", "two"]);
     let busy = host.ends(&["--permits", "2", "--limit", "3", "--no-wait"]);
-    assert!(busy.code == Some(124) && busy.err.contains("\"job\" is held by two"), "{busy:?}");
+    assert!(busy.code == Some(124) && busy.err.contains("\"job\" is held by two (2 of 3 permits taken)"), "{busy:?}");
     let mut one = host.runs(&["--limit", "3", "--holder", "one"]);
     let shown = host.shows(&["inspect", NAME]);
     assert!(shown.starts_with("job: semaphore, 3 of 3 permits taken; nobody waits\n  holds 2 permits: two"), "{shown}");
@@ -100,6 +132,9 @@ fn options_that_contradict_each_other_are_refused() {
         (&["--limit", "1000000"], "from 1 to 999999"),
         (&["--shared", "--limit", "2"], "cannot be used with"),
         (&["--shared", "--min-hold", "1m"], "cannot be used with"),
+        (&["--exclusive", "--shared"], "cannot be used with"),
+        (&["--exclusive", "--limit", "2"], "cannot be used with"),
+        (&["--exclusive", "--min-hold", "1m"], "cannot be used with"),
         (&["--limit", "2", "--min-hold", "1m"], "cannot be used with"),
     ] {
         let ended = Run::start("redis://127.0.0.1:1", options, &["true"]).ends();
