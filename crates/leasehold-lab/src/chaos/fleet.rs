@@ -71,7 +71,7 @@ struct Process {
 
 /// Identifies a process, and not another one that has its slot now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Who {
+pub(crate) struct ClientId {
     pub(crate) slot: usize,
     incarnation: u64,
 }
@@ -110,10 +110,10 @@ impl Fleet {
     }
 
     /// Returns the process in this slot, if it runs.
-    pub(crate) fn running(&self, slot: usize) -> Option<Who> {
+    pub(crate) fn running(&self, slot: usize) -> Option<ClientId> {
         let place = self.slots.get(slot)?;
         let process = place.process.as_ref()?;
-        (!process.is_stopped).then_some(Who { slot, incarnation: place.incarnation })
+        (!process.is_stopped).then_some(ClientId { slot, incarnation: place.incarnation })
     }
 
     /// Returns the label of the process in this slot.
@@ -122,13 +122,13 @@ impl Fleet {
     }
 
     /// Returns the running process with this label.
-    pub(crate) fn labelled(&self, label: &str) -> Option<Who> {
+    pub(crate) fn labelled(&self, label: &str) -> Option<ClientId> {
         let slot = self.slots.iter().position(|slot| slot.label() == label)?;
         self.running(slot)
     }
 
     /// Kills a process and waits until it is gone. Returns its label.
-    pub(crate) fn kill(&mut self, who: Who) -> Option<String> {
+    pub(crate) fn kill(&mut self, who: ClientId) -> Option<String> {
         let slot = self.of(who)?;
         slot.process.take()?.end();
         Some(slot.label())
@@ -144,19 +144,19 @@ impl Fleet {
     }
 
     /// Sends an order to a process.
-    pub(crate) fn send(&mut self, who: Who, order: &str) {
+    pub(crate) fn send(&mut self, who: ClientId, order: &str) {
         if let Some(slot) = self.of(who) {
             slot.send(order);
         }
     }
 
     /// Stops a process (SIGSTOP).
-    pub(crate) fn stop(&mut self, who: Who) {
+    pub(crate) fn stop(&mut self, who: ClientId) {
         self.signal(who, Signal::STOP);
     }
 
     /// Resumes a process (SIGCONT).
-    pub(crate) fn cont(&mut self, who: Who) {
+    pub(crate) fn cont(&mut self, who: ClientId) {
         self.signal(who, Signal::CONT);
     }
 
@@ -182,11 +182,11 @@ impl Fleet {
         self.slots[slot].send(&format!("round {round} {epoch} {seed} {}", file.display()));
     }
 
-    fn of(&mut self, who: Who) -> Option<&mut Slot> {
+    fn of(&mut self, who: ClientId) -> Option<&mut Slot> {
         self.slots.get_mut(who.slot).filter(|slot| slot.incarnation == who.incarnation)
     }
 
-    fn signal(&mut self, who: Who, signal: Signal) {
+    fn signal(&mut self, who: ClientId, signal: Signal) {
         let Some(process) = self.of(who).and_then(|slot| slot.process.as_mut()) else { return };
         if kill_process(Pid::from_child(&process.child), signal).is_ok() {
             process.is_stopped = signal == Signal::STOP;

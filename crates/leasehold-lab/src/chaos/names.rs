@@ -92,7 +92,7 @@ impl Class {
 
 /// Whether a client may be killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum Life {
     Mortal,
     Keeper,
 }
@@ -146,8 +146,8 @@ impl Names {
     }
 
     /// Returns the name that a client wants next.
-    pub(crate) fn pick(self, random: &mut Random, (who, store): (Who, Store)) -> String {
-        let far = if who == Who::Keeper { 25 } else { 0 };
+    pub(crate) fn pick(self, random: &mut Random, (who, store): (Life, Store)) -> String {
+        let far = if who == Life::Keeper { 25 } else { 0 };
         let pool = if store.has_pools() { 15 } else { 0 };
         let class = random.weighted(&[
             (40, Class::Hot),
@@ -188,8 +188,8 @@ mod tests {
         let names = Names { round: 12, epoch: 3 };
         let mut random = Random::new(1);
         let all = names.all(Store::Redis);
-        assert!((0..200).all(|_| all.contains(&names.pick(&mut random, (Who::Keeper, Store::Redis)))));
-        let mut mortal = || Class::of(&names.pick(&mut random, (Who::Mortal, Store::Quorum)));
+        assert!((0..200).all(|_| all.contains(&names.pick(&mut random, (Life::Keeper, Store::Redis)))));
+        let mut mortal = || Class::of(&names.pick(&mut random, (Life::Mortal, Store::Quorum)));
         assert!(
             (0..200).map(|_| mortal()).all(|class| ![Class::Far, Class::Rw, Class::Pool, Class::Meet].contains(&class))
         );

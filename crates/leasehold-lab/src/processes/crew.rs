@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold_testkit::{Random, boottime_us};
 
 use super::judge::Lives;
-use super::notes::Who;
+use super::notes::WorkerId;
 use super::options::Kills;
 use super::scene::Scene;
 use crate::chaos::us;
@@ -22,7 +22,7 @@ const END: Duration = Duration::from_secs(20);
 /// The workers of a run. Dropping it kills them.
 #[derive(Debug)]
 pub(crate) struct Crew<'a> {
-    what: What<'a>,
+    setting: Setting<'a>,
     pub(crate) random: Random,
     workers: Vec<Worker>,
     pub(crate) lives: Lives,
@@ -30,7 +30,7 @@ pub(crate) struct Crew<'a> {
 
 /// The scene of the workers, and the store and directory that they use.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct What<'a> {
+pub(crate) struct Setting<'a> {
     pub(crate) scene: Scene,
     pub(crate) kills: Kills,
     pub(crate) url: &'a str,
@@ -45,19 +45,19 @@ struct Worker {
 }
 
 impl<'a> Crew<'a> {
-    pub(crate) fn start(what: What<'a>, seed: u64) -> Self {
-        let mut crew = Self { what, random: Random::new(seed), workers: Vec::new(), lives: Lives::default() };
-        for number in 0..what.scene.processes() {
-            let child = Some(crew.spawn(Who { number, life: 0 }));
+    pub(crate) fn start(setting: Setting<'a>, seed: u64) -> Self {
+        let mut crew = Self { setting, random: Random::new(seed), workers: Vec::new(), lives: Lives::default() };
+        for number in 0..setting.scene.processes() {
+            let child = Some(crew.spawn(WorkerId { number, life: 0 }));
             crew.workers.push(Worker { life: 0, child });
         }
         crew
     }
 
     /// Returns any worker.
-    pub(crate) fn any(&mut self) -> Who {
+    pub(crate) fn any(&mut self) -> WorkerId {
         let number = self.random.index(self.workers.len());
-        Who { number, life: self.workers[number].life }
+        WorkerId { number, life: self.workers[number].life }
     }
 
     /// Returns the workers that run, as far as the crew knows.
@@ -66,7 +66,7 @@ impl<'a> Crew<'a> {
     }
 
     /// Whether this process runs, as far as the crew knows.
-    pub(crate) fn has(&self, who: Who) -> bool {
+    pub(crate) fn has(&self, who: WorkerId) -> bool {
         self.workers.get(who.number).is_some_and(|worker| worker.life == who.life && worker.child.is_some())
     }
 
@@ -84,7 +84,7 @@ impl<'a> Crew<'a> {
         for &number in numbers {
             let worker = &mut self.workers[number];
             let Some(mut child) = worker.child.take() else { continue };
-            let who = Who { number, life: worker.life };
+            let who = WorkerId { number, life: worker.life };
             match child.try_wait() {
                 Ok(None) => drop(self.lives.deaths.insert(who, boottime_us())),
                 status => complaints.push(format!("process {number}.{} ended by itself: {status:?}", who.life)),
@@ -100,7 +100,7 @@ impl<'a> Crew<'a> {
     /// Starts a worker that was killed.
     pub(crate) fn start_again(&mut self, number: usize) {
         let life = self.workers[number].life + 1;
-        let child = Some(self.spawn(Who { number, life }));
+        let child = Some(self.spawn(WorkerId { number, life }));
         self.workers[number] = Worker { life, child };
         self.lives.restarts.push(boottime_us());
     }
@@ -132,9 +132,9 @@ impl<'a> Crew<'a> {
         (std::mem::take(&mut self.lives), complaints)
     }
 
-    fn spawn(&mut self, who: Who) -> Child {
+    fn spawn(&mut self, who: WorkerId) -> Child {
         let (number, life, seed) = (who.number.to_string(), who.life.to_string(), self.random.number().to_string());
-        let What { scene, kills, url, dir } = self.what;
+        let Setting { scene, kills, url, dir } = self.setting;
         us().args([WORKER, url, scene.name(), kills.name(), &number, &life, &seed])
             .arg(dir)
             .stdin(Stdio::piped())

@@ -9,7 +9,7 @@ mod waits;
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::notes::{Ending, Event, Note, Share, Use, Who};
+use super::notes::{Ending, Event, Note, Share, Use, WorkerId};
 use super::scene::{Scene, Victim};
 use super::worker::MACHINES;
 
@@ -17,7 +17,7 @@ use super::worker::MACHINES;
 #[derive(Debug, Default)]
 pub(crate) struct Lives {
     /// The time of each death, just before the signal.
-    pub(crate) deaths: HashMap<Who, u64>,
+    pub(crate) deaths: HashMap<WorkerId, u64>,
     pub(crate) restarts: Vec<u64>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Verdict {
 /// A section that is open on a resource.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    who: Who,
+    who: WorkerId,
     section: u64,
     share: Share,
     since_us: u64,
@@ -59,8 +59,8 @@ struct Resource {
 }
 
 struct Judge<'a> {
-    deaths: &'a HashMap<Who, u64>,
-    endings: HashMap<(Who, u64), Ending>,
+    deaths: &'a HashMap<WorkerId, u64>,
+    endings: HashMap<(WorkerId, u64), Ending>,
     resources: BTreeMap<usize, Resource>,
     verdict: Verdict,
 }
@@ -193,7 +193,7 @@ fn units(share: Share) -> u32 {
     if let Share::Units(units) = share { units } else { 0 }
 }
 
-fn words(who: Who) -> String {
+fn words(who: WorkerId) -> String {
     format!("process {}.{}", who.number, who.life)
 }
 

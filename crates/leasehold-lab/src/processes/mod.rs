@@ -17,8 +17,7 @@
 //! | `report.rs` | prints the result |
 //! | `worker/` | the worker processes, with a file for each problem |
 //!
-//! **The seed repeats the choice of whom to kill and the choices of
-//! each worker, but not the scheduling of the machine.**
+//! The seed repeats the choice of whom to kill and the choices of each worker, but not the scheduling of the machine.
 
 mod crew;
 mod judge;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// A worker process: its number, and how many processes had this number before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct Who {
+pub(crate) struct WorkerId {
     pub(crate) number: usize,
     pub(crate) life: u64,
 }
@@ -63,7 +63,7 @@ pub(crate) enum Event {
 /// A line of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Note {
-    pub(crate) who: Who,
+    pub(crate) who: WorkerId,
     /// Counts the sections of this process.
     pub(crate) section: u64,
     pub(crate) at_us: u64,
@@ -73,12 +73,12 @@ pub(crate) struct Note {
 /// Appends the lines of one worker.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    who: Who,
+    who: WorkerId,
     file: File,
 }
 
 impl Notes {
-    pub(crate) fn append_to(path: &Path, who: Who) -> io::Result<Self> {
+    pub(crate) fn append_to(path: &Path, who: WorkerId) -> io::Result<Self> {
         Ok(Self { who, file: File::options().create(true).append(true).open(path)? })
     }
 

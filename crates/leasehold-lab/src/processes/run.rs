@@ -9,9 +9,9 @@ use leasehold::{ErrorKind, Leasehold};
 use leasehold_testkit::RedisServer;
 use tempfile::TempDir;
 
-use super::crew::{Crew, What};
+use super::crew::{Crew, Setting};
 use super::judge::{Verdict, judge};
-use super::notes::{self, Event, Note, Who};
+use super::notes::{self, Event, Note, WorkerId};
 use super::options::{Form, Kills, Options, Store};
 use super::report::{HEAD, Report};
 use super::residue::residue;
@@ -68,8 +68,8 @@ fn play(options: &Options, scene: Scene) -> Result<Report, String> {
     prepare(scene, &state).map_err(|error| format!("no state: {error}"))?;
     let file = state.join(NOTES);
     let begun = Instant::now();
-    let what = What { scene, kills: options.kills, url: &url, dir: &state };
-    let mut crew = Crew::start(what, options.seed);
+    let setting = Setting { scene, kills: options.kills, url: &url, dir: &state };
+    let mut crew = Crew::start(setting, options.seed);
     let end = begun + options.time;
     let mut complaints = match options.kills {
         Kills::EachSecond => kill_each_second(&mut crew, (scene, &file), end),
@@ -154,7 +154,7 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Returns the process that entered last, unless it has left.
-fn holder(notes: &[Note]) -> Option<Who> {
+fn holder(notes: &[Note]) -> Option<WorkerId> {
     let is_turn = |note: &&Note| matches!(note.event, Event::Enter { .. } | Event::Leave(_));
     let last = notes.iter().rfind(is_turn)?;
     matches!(last.event, Event::Enter { .. }).then_some(last.who)

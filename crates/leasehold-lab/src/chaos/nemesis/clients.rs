@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::client::RUNTIMES;
-use super::super::fleet::{CLIENTS, Who, is_keeper};
+use super::super::fleet::{CLIENTS, ClientId, is_keeper};
 use super::super::kind::Kind;
 use super::super::plan::Strike;
 use super::super::process::{BURN, us};
@@ -48,7 +48,7 @@ impl Nemesis<'_> {
     }
 
     /// Returns the holder of the hottest lock, or any client. Keepers are not killed.
-    fn victim(&mut self, kind: Kind, dice: &mut Random) -> Option<Who> {
+    fn victim(&mut self, kind: Kind, dice: &mut Random) -> Option<ClientId> {
         let may_be = |slot: usize| !matches!(kind, Kind::KillClient | Kind::KillHolder) || !is_keeper(slot);
         if matches!(kind, Kind::KillHolder | Kind::StopHolder) {
             let hot = self.names.hot();

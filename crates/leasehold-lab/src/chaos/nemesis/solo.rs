@@ -9,7 +9,7 @@ use leasehold_testkit::history::{Event, Promise};
 
 use super::super::calm::{Follow, SLACK, us};
 use super::super::client::RUNTIMES;
-use super::super::fleet::{CLIENTS, PROXIED, Who, is_keeper};
+use super::super::fleet::{CLIENTS, ClientId, PROXIED, is_keeper};
 use super::super::kind::Kind;
 use super::super::names::Class;
 use super::super::options::Store;
@@ -71,7 +71,7 @@ impl Nemesis<'_> {
     }
 
     /// Orders a client to block or end a runtime. The client reports whether the fault has struck.
-    pub(super) fn disturb_runtime(&mut self, strike: &Strike, who: Who, at: usize) {
+    pub(super) fn disturb_runtime(&mut self, strike: &Strike, who: ClientId, at: usize) {
         let order = match strike.kind {
             Kind::EndRuntime => format!("end {at}"),
             _ => format!("block {at} {}", strike.for_ms),
@@ -168,7 +168,7 @@ impl Nemesis<'_> {
     }
 
     /// Orders a client to hold a lock for the rest of the round. Returns its label once it holds.
-    fn hold(&mut self, slot: usize, name: &str, lease: Duration) -> Option<(Who, String)> {
+    fn hold(&mut self, slot: usize, name: &str, lease: Duration) -> Option<(ClientId, String)> {
         let who = self.stage.fleet.running(slot)?;
         let label = self.stage.fleet.label(slot);
         self.order((who, name), lease, FOR_THE_ROUND);
@@ -186,7 +186,7 @@ impl Nemesis<'_> {
         self.wait_until(name, Instant::now() + ARRANGED, |seen| seen.waiters >= clients.len())
     }
 
-    fn order(&mut self, (who, name): (Who, &str), lease: Duration, time: Duration) {
+    fn order(&mut self, (who, name): (ClientId, &str), lease: Duration, time: Duration) {
         self.stage.fleet.send(who, &format!("hold {name} {} {}", lease.as_millis(), time.as_millis()));
     }
 

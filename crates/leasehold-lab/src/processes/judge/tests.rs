@@ -13,8 +13,8 @@ struct Story {
     now_us: u64,
 }
 
-fn who(number: usize) -> Who {
-    Who { number, life: 0 }
+fn who(number: usize) -> WorkerId {
+    WorkerId { number, life: 0 }
 }
 
 impl Story {

@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 
 use super::Lives;
-use crate::processes::notes::{Event, Note, Who};
+use crate::processes::notes::{Event, Note, WorkerId};
 use crate::processes::scene::{LEASE, Scene, WAIT_MAX};
 
 /// A wait, until it ended or its process died.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
-    who: Who,
+    who: WorkerId,
     from_us: u64,
     until_us: u64,
     end: End,
@@ -51,7 +51,7 @@ pub(super) fn judge(scene: Scene, notes: &[Note], lives: &Lives) -> Waits {
         let part_us = longest_part_us(wait, &changes);
         judged.longest_part_us = judged.longest_part_us.max(part_us);
         if u128::from(part_us) > WAIT_MAX.as_micros() {
-            let Who { number, life } = wait.who;
+            let WorkerId { number, life } = wait.who;
             let process = format!("process {number}.{life}");
             judged.violations.push(format!("{process} waited for {part_us} us, and no process died meanwhile"));
         }

@@ -21,7 +21,7 @@ use leasehold_testkit::Random;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::notes::{Ending, Event, Notes, Share, Use, Who};
+use super::notes::{Ending, Event, Notes, Share, Use, WorkerId};
 use super::options::Kills;
 use super::run::NOTES;
 use super::scene::{LEASE, Scene};
@@ -56,7 +56,7 @@ pub(crate) fn check_state(scene: Scene, dir: &Path) -> Result<(), String> {
 /// A worker at its post.
 struct Worker {
     client: Leasehold,
-    who: Who,
+    who: WorkerId,
     dir: PathBuf,
     notes: Notes,
     random: Random,
@@ -69,7 +69,7 @@ struct Worker {
 pub(crate) fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
     let parsed = (|| {
         let what = (args.next()?, Scene::named(&args.next()?)?, Kills::named(&args.next()?)?);
-        let who = Who { number: args.next()?.parse().ok()?, life: args.next()?.parse().ok()? };
+        let who = WorkerId { number: args.next()?.parse().ok()?, life: args.next()?.parse().ok()? };
         Some((what, who, args.next()?.parse().ok()?, PathBuf::from(args.next()?)))
     })();
     let Some(((url, scene, kills), who, seed, dir)) = parsed else {
@@ -87,7 +87,12 @@ pub(crate) fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
     }
 }
 
-async fn work((url, scene, kills): (&str, Scene, Kills), who: Who, seed: u64, dir: PathBuf) -> leasehold::Result<()> {
+async fn work(
+    (url, scene, kills): (&str, Scene, Kills),
+    who: WorkerId,
+    seed: u64,
+    dir: PathBuf,
+) -> leasehold::Result<()> {
     let (ends, stop) = watch::channel(false);
     std::thread::spawn(move || {
         // The end of the input is the order to stop. The lab writes nothing into it.

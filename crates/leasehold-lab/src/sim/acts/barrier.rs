@@ -9,7 +9,7 @@ use super::super::call::Method;
 use super::super::exec::lock;
 use super::super::plan::MS;
 use super::super::worker::Worker;
-use super::pool::patience;
+use super::pool::random_wait;
 
 const WAIT: Method = Method::asks("wait at a barrier");
 
@@ -57,7 +57,7 @@ pub(super) async fn act(worker: &mut Worker, name: &str) {
     let lease = Duration::from_millis(worker.rng.between(1_000, 30_000));
     let name = format!("{name}: step");
     let barrier = worker.leasehold.barrier(&name, 2).lease(lease);
-    let wait = patience(worker);
+    let wait = random_wait(worker);
     let drops_after_us = if worker.rng.percent(20) { worker.rng.scaled(1, 5_000 * MS) } else { u64::MAX / 2 };
     let (call, number) = (worker.call(WAIT.what), worker.sim.ledgers.rounds.begin(&name));
     let result = tokio::select! {

@@ -12,7 +12,7 @@ use super::super::exec::lock;
 use super::super::plan::{MS, Plan};
 use super::super::stage::Sim;
 use super::super::worker::Worker;
-use super::pool::patience;
+use super::pool::random_wait;
 
 const LOCK: Method = Method::waits("lock before a wait");
 const WAIT: Method = Method::waits("wait_for").may_lose();
@@ -82,7 +82,7 @@ async fn locked(worker: &mut Worker, mutex: &Mutex, name: &str) -> Option<Guard>
 /// Locks, and waits for a while. Often the future is dropped.
 pub(super) async fn wait(worker: &mut Worker, mutex: &Mutex, name: &str) {
     let Some(guard) = locked(worker, mutex, name).await else { return };
-    let (wait, lease_us) = (patience(worker), worker.lease_us);
+    let (wait, lease_us) = (random_wait(worker), worker.lease_us);
     let lease = worker.lease();
     // The sections are judged by the lease of the lock.
     worker.lease_us = lease_us;

@@ -11,7 +11,7 @@ use super::super::call::Method;
 use super::super::exec::lock;
 use super::super::plan::{MS, Plan};
 use super::super::worker::Worker;
-use super::pool::patience;
+use super::pool::random_wait;
 use crate::lease::Lease;
 
 const CAMPAIGN: Method = Method::asks("campaign");
@@ -56,7 +56,7 @@ pub(super) async fn act(worker: &mut Worker) {
 }
 
 async fn campaign(worker: &mut Worker, election: &Election, name: &str) {
-    let (value, wait) = (value(worker), patience(worker));
+    let (value, wait) = (value(worker), random_wait(worker));
     let drops_after_us = if worker.rng.percent(20) { worker.rng.scaled(1, 2_000 * MS) } else { u64::MAX / 2 };
     let call = worker.call(CAMPAIGN.what);
     let result = tokio::select! {

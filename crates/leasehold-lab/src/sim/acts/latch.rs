@@ -10,7 +10,7 @@ use super::super::call::Method;
 use super::super::exec::lock;
 use super::super::plan::MS;
 use super::super::worker::Worker;
-use super::pool::patience;
+use super::pool::random_wait;
 
 const CREATE: Method = Method::asks("create of a latch");
 const COUNT: Method = Method::asks("count_down");
@@ -74,7 +74,7 @@ pub(super) async fn act(worker: &mut Worker, name: &str) {
     let latch = worker.leasehold.latch(name).keep(Duration::from_secs(30));
     let (sim, call) = (Arc::clone(&worker.sim), worker.call("a call of a latch"));
     let counts = &sim.ledgers.counts;
-    let (kind, wait) = (worker.rng.below(10), patience(worker));
+    let (kind, wait) = (worker.rng.below(10), random_wait(worker));
     let (method, result) = match kind {
         0..3 => (CREATE, latch.create(COUNTS).await),
         3..5 => {

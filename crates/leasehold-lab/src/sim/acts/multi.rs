@@ -3,7 +3,7 @@
 use super::super::call::Method;
 use super::super::plan::MS;
 use super::super::worker::Worker;
-use super::pool::patience;
+use super::pool::random_wait;
 
 const LOCK: Method = Method::asks("lock of several");
 
@@ -11,7 +11,7 @@ pub(super) async fn act(worker: &mut Worker, name: &str) {
     let lease = worker.lease();
     let mutex = |part: &str| worker.leasehold.mutex(format!("{name}: {part}")).lease(lease);
     let both = leasehold::all([mutex("left"), mutex("right")]);
-    let wait = patience(worker);
+    let wait = random_wait(worker);
     let drops_after_us = if worker.rng.percent(20) { worker.rng.scaled(1, 2_000 * MS) } else { u64::MAX / 2 };
     let call = worker.call(LOCK.what);
     let result = tokio::select! {

@@ -47,7 +47,7 @@ pub(super) async fn try_once<L: Lease>(
 }
 
 /// Returns for how long a caller waits: often for less time than a store takes.
-pub(super) fn patience(worker: &mut Worker) -> Duration {
+pub(super) fn random_wait(worker: &mut Worker) -> Duration {
     let is_short = worker.rng.percent(30);
     Duration::from_micros(if is_short { worker.rng.between(0, 50 * MS) } else { worker.rng.scaled(MS, 10_000 * MS) })
 }

@@ -9,7 +9,7 @@ use leasehold_testkit::history::Ended;
 use super::super::call::Method;
 use super::super::plan::{MS, Plan};
 use super::super::worker::Worker;
-use super::pool::{give_up, patience, try_for, try_once, wait};
+use super::pool::{give_up, random_wait, try_for, try_once, wait};
 use super::table::{Act, ActFuture, Primitive, choose};
 
 pub(super) const PRIMITIVE: Primitive = Primitive {
@@ -70,14 +70,14 @@ const ACTS: &[&[Act<Run>]] = &[
         of(
             |_| 10,
             |worker, lock, name| {
-                let wait = patience(worker);
+                let wait = random_wait(worker);
                 Box::pin(try_for(worker, (TRY_READ, wait), name, lock.try_read_for(wait)))
             },
         ),
         of(
             |_| 10,
             |worker, lock, name| {
-                let wait = patience(worker);
+                let wait = random_wait(worker);
                 Box::pin(try_for(worker, (TRY_WRITE, wait), name, lock.try_write_for(wait)))
             },
         ),
@@ -143,7 +143,7 @@ async fn upgrade(worker: &mut Worker, lock: &RwLock, name: &str) {
     if !is_held {
         return;
     }
-    let (kind, wait) = (worker.rng.below(4), patience(worker));
+    let (kind, wait) = (worker.rng.below(4), random_wait(worker));
     let method = if kind < 2 { UPGRADE } else { TRY_UPGRADE };
     let call = worker.call(method.what);
     let upgraded = match kind {

@@ -7,7 +7,7 @@ use leasehold::{Permit, Result, Semaphore};
 use super::super::call::Method;
 use super::super::plan::Plan;
 use super::super::worker::Worker;
-use super::pool::{give_up, patience, try_for, try_once, wait};
+use super::pool::{give_up, random_wait, try_for, try_once, wait};
 use super::table::{Act, ActFuture, Primitive, choose};
 use crate::lease::Permits;
 
@@ -65,7 +65,7 @@ const ACTS: &[&[Act<Run>]] = &[
         of(
             |_| 20,
             |worker, of, units, name| {
-                let wait = patience(worker);
+                let wait = random_wait(worker);
                 let asking = tried(of.try_acquire_many_for(units, wait), units);
                 Box::pin(try_for(worker, (TRY, wait), name, asking))
             },

@@ -15,7 +15,7 @@ use leasehold::{Leasehold, Result};
 use leasehold_testkit::{Random, Registers};
 
 use super::super::fleet::is_keepers_label;
-use super::super::names::{Class, Who};
+use super::super::names::{Class, Life};
 use super::shift::Shift;
 use super::turn::Turn;
 pub(in super::super) use table::Taken;
@@ -43,7 +43,7 @@ pub(super) async fn work(shift: &Shift, client: &Leasehold, (me, at, registers):
     let mut registers = Registers::at(registers);
     // Some tasks have short pauses and some have long ones, different in each round.
     let pause_ms = *random.pick(&[1, 5, 10, 40]);
-    let who = if is_keepers_label(me) { Who::Keeper } else { Who::Mortal };
+    let who = if is_keepers_label(me) { Life::Keeper } else { Life::Mortal };
     for turn in 1.. {
         if shift.over() {
             return;
