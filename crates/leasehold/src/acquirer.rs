@@ -17,7 +17,7 @@ use crate::lease::Lease;
 use crate::observe::Call;
 use crate::owner::Owner;
 use crate::reentry::{Handle, enter};
-use crate::session::{Entry, Hold, RETRY_US, Renewal, Stood, Terms, Wait};
+use crate::session::{Entered, Entry, Hold, RETRY_US, Renewal, Terms, Wait};
 use crate::settings::Settings;
 
 /// A name with the settings with which a client acquires it.
@@ -179,18 +179,30 @@ impl Acquirer {
         Ok(hold.map(|hold| Lease::alone(hold, Arc::clone(&self.client))))
     }
 
-    /// Acquires all of these by one request, if they are mutexes of one client whose store can do that. Returns `None` if
-    /// it holds none of them afterwards. The caller acquires them one by one then, and gets the error of the member that
-    /// fails.
-    pub(crate) async fn acquire_together(all: &[&Self]) -> Option<Vec<Lease>> {
-        let [first, _, ..] = all else { return None };
+    /// Acquires all of these by one request, if they are mutexes of one client whose store can do that. Returns `None` or
+    /// an error if it holds none of them afterwards. The caller acquires them one by one then, and gets the error of the
+    /// member that fails.
+    ///
+    /// # Errors
+    ///
+    /// Nobody knows whether the store has carried the request out. For a while it may have the leases.
+    pub(crate) async fn acquire_together(all: &[&Self]) -> Result<Option<Vec<Lease>>> {
+        let [first, _, ..] = all else { return Ok(None) };
         let is_mutex = |one: &&Self| one.settings.take == Take::MUTEX && one.owner.is_none();
         if !all.iter().all(|one| is_mutex(one) && one.is_of_client_of(first)) {
-            return None;
+            return Ok(None);
         }
         let members: Result<Vec<_>> = all.iter().map(|one| Ok((one.name()?, one.terms()?))).collect();
-        let holds = first.client.session().acquire_all(&members.ok()?).await.ok()??;
-        Some(holds.into_iter().map(|hold| Lease::alone(hold, Arc::clone(&first.client))).collect())
+        let Ok(members) = members else { return Ok(None) };
+        match first.client.session().acquire_all(&members).await {
+            Ok(None) => Ok(None),
+            Ok(Some(holds)) => {
+                let lease = |hold| Lease::alone(hold, Arc::clone(&first.client));
+                Ok(Some(holds.into_iter().map(lease).collect()))
+            }
+            Err(error) if error.may_have_acted() => Err(error),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Returns the wait that ends so long from now.
@@ -198,9 +210,9 @@ impl Acquirer {
         self.client.session().wait_for(wait)
     }
 
-    /// Enters the queue of a condition variable: see [`Session::stand`](crate::session::Session::stand).
-    pub(crate) async fn stand(&self, wait: Wait) -> Result<Option<Stood<'_>>> {
-        self.client.session().stand(self.name()?, self.terms()?, wait).await
+    /// Enters the queue of a condition variable: see [`Session::enter_queue`](crate::session::Session::enter_queue).
+    pub(crate) async fn enter_queue(&self, wait: Wait) -> Result<Option<Entered<'_>>> {
+        self.client.session().enter_queue(self.name()?, self.terms()?, wait).await
     }
 
     /// Returns the lease of a hold that this client has acquired.
@@ -226,14 +238,16 @@ impl Acquirer {
         let failed = |error: Error| self.failed(Operation::Notify, error);
         let (name, session) = (self.name().map_err(failed)?, self.client.session());
         let until_us = self.now_us().saturating_add(self.terms().map_err(failed)?.lease_us());
+        let mut may_have_acted = false;
         loop {
             match session.ask(Call::Notify, name, Op::Notify { count }).await {
                 Ok(Outcome::Notified { count }) => return Ok(count),
                 Ok(_) => return Err(failed(Error::new(ErrorKind::Mismatch, "the name is not a condition variable"))),
                 Err(error) if error.kind() == ErrorKind::Unreachable && self.now_us() < until_us => {
+                    may_have_acted |= error.may_have_acted();
                     session.within(RETRY_US, std::future::pending::<()>()).await;
                 }
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(failed(if may_have_acted { error.may_act() } else { error })),
             }
         }
     }

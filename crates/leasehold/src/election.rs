@@ -1,11 +1,12 @@
 //! The election of a leader.
 
+pub(crate) mod observer;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::limits::{LABEL_MAX, LOOK_MAX_MS};
-use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::limits::LABEL_MAX;
 use leasehold_spec::{Op, Take, Token};
 
 use crate::acquirer::Acquirer;
@@ -15,7 +16,6 @@ use crate::lease::{Lease, debug_guard, guard_methods};
 use crate::lost::Released;
 use crate::observe::Call;
 use crate::reentry::Handle;
-use crate::session::{Notice, Stood, Wait};
 
 /// An election: of the candidates, one leads at a time. Each leader has a value, for example its address, which everybody
 /// can read and observe.
@@ -62,14 +62,6 @@ pub struct Leader {
     pub value: String,
     /// The fencing token of its leadership. It is larger than that of every earlier leader.
     pub token: Token,
-}
-
-/// An observer of an election: see [`Election::observe`].
-#[derive(Debug)]
-pub struct Observer {
-    election: Election,
-    /// The leader that was returned last; `None`: none was returned yet.
-    seen: Option<Option<Leader>>,
 }
 
 impl Election {
@@ -137,12 +129,6 @@ impl Election {
     /// `Mismatch`: the name is of another kind. See [`Mutex::inspect`](crate::Mutex::inspect).
     pub async fn leader(&self) -> Result<Option<Leader>> {
         self.leader_of(&self.acquirer.inspect().await?)
-    }
-
-    /// Returns an observer of the leaders. No round trip.
-    #[must_use]
-    pub fn observe(&self) -> Observer {
-        Observer { election: self.clone(), seen: None }
     }
 
     /// Sets the lease of a leader, from 100 ms to 24 h: if a leader dies, the next one leads when this time is over.
@@ -251,78 +237,12 @@ impl Leadership {
     }
 }
 
-impl Observer {
-    /// Waits for a change, and returns the leader from now on, or `None` if nobody leads. The first call returns at once.
-    ///
-    /// It returns only the newest state: a leader that was already followed by another one is skipped. If the message of a
-    /// change is lost, this returns within 5 s after the change. If a leader dies, the change is the end of its lease. Two
-    /// round trips for each change.
-    ///
-    /// # Cancel safety
-    ///
-    /// If the future is dropped, no change is lost: the next call returns it.
-    ///
-    /// # Errors
-    ///
-    /// See [`Election::leader`]. The next call tries again.
-    pub async fn next(&mut self) -> Result<Option<Leader>> {
-        loop {
-            let Self { election, seen } = self;
-            let Election { acquirer, changed } = &*election;
-            let early = if is_on(Mutant::P48LooksFirst) { Some(acquirer.inspect().await?) } else { None };
-            // P48: it stands in the queue before it looks, so no change comes between the two.
-            let (notified, standing) = match stand(changed).await? {
-                // A future that is dropped below gives the notification back.
-                Some(Stood::Notified(hold)) => (Some(changed.lease_of(hold)), None),
-                Some(Stood::Waits(standing)) => (None, Some(standing)),
-                None => (None, None),
-            };
-            let inspection = match early {
-                Some(early) => early,
-                None => acquirer.inspect().await?,
-            };
-            let left = inspection.holder().map(|holder| holder.remaining);
-            let leader = election.leader_of(&inspection)?;
-            if seen.as_ref() != Some(&leader) {
-                *seen = Some(leader.clone());
-                if let Some(notified) = notified {
-                    notified.spend();
-                }
-                return Ok(leader);
-            }
-            let pace = (acquirer.lease_length() / 3).min(Duration::from_millis(LOOK_MAX_MS));
-            let pace = left.map_or(pace, |left| pace.min(left + Duration::from_millis(2)));
-            if let Some(notified) = notified {
-                notified.spend();
-                continue;
-            }
-            let notice = match standing {
-                Some(mut standing) => changed.within(pace, standing.notice()).await,
-                None => acquirer.within(pace, std::future::pending()).await,
-            };
-            match notice.transpose()? {
-                Some(Notice::Notified(hold)) => changed.lease_of(hold).spend(),
-                Some(Notice::Unsure | Notice::TimedOut) | None => {}
-            }
-        }
-    }
-}
-
 /// Changes the value of a leader, and notifies observers.
 pub(crate) async fn put(lease: &Lease, changed: &Acquirer, value: &str) -> Result<()> {
     check_value(value).map_err(|error| error.of(Operation::Put, Some(lease.name())))?;
     lease.put(value).await?;
     notify(changed).await;
     Ok(())
-}
-
-/// Enters the queue of the observers. `None` if the store cannot notify an observer, or if the user has no right to wait
-/// there: the observer looks from time to time then.
-async fn stand(changed: &Acquirer) -> Result<Option<Stood<'_>>> {
-    match changed.stand(Wait::ForEver).await {
-        Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Denied) => Ok(None),
-        stood => stood,
-    }
 }
 
 /// Notifies the observers, once: they look from time to time as well.

@@ -84,6 +84,24 @@ impl Lease {
         self.hold.contention() != Contention::None
     }
 
+    /// Takes back that the minimum hold has begun, until [`Lease::begin_min_hold`]. Returns whether it did: it does not if
+    /// other guards of the owner share the lease.
+    pub(crate) fn defer_min_hold(&self) -> bool {
+        let is_alone = match &self.keeper {
+            Some(Keeper::Alone(_)) => true,
+            Some(Keeper::Shared(share)) => Arc::strong_count(share) == 1,
+            None => false,
+        };
+        if is_alone {
+            self.hold.waive_min_hold();
+        }
+        is_alone
+    }
+
+    pub(crate) fn begin_min_hold(&self) {
+        self.hold.begin_min_hold();
+    }
+
     pub(crate) fn waive_min_hold(&self) {
         self.hold.waive_min_hold();
     }
@@ -122,7 +140,7 @@ impl Lease {
         let op = Op::Put { id, token, label };
         // A store that notifies observers has this as well.
         client.session().check_take(&Take::NOTIFICATION).map_err(|_| failed(lacks(&op)))?;
-        match client.session().ask(Call::Put, &self.hold.name, op).await.map_err(failed)? {
+        match client.session().ask_about(Call::Put, &self.hold, op).await.map_err(failed)? {
             Outcome::Put => Ok(()),
             _ => Err(self.lost_at_store()),
         }

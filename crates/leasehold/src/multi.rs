@@ -58,7 +58,7 @@ pub fn all<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> All {
 }
 
 /// Until when a multi-lock waits.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Until {
     Never,
     Now,
@@ -67,7 +67,7 @@ enum Until {
 
 /// The result of one round over the members.
 enum Round {
-    All(Vec<(usize, Lease)>),
+    All(Vec<Taken>),
     Busy,
     /// The wait for this member exceeded the time for which a multi-lock may hold the others (P45).
     TooLong(usize),
@@ -130,8 +130,13 @@ impl All {
     }
 
     async fn lock_until(&self, until: Until) -> Result<Option<AllGuard>> {
-        let order = self.order().map_err(|error| error.of(Operation::Lock, None))?;
-        let mut at_once = self.take_together(&order).await.map(Round::All);
+        let failed = |error: Error| error.of(Operation::Lock, None);
+        let order = self.order(Acquirer::store_id).map_err(failed)?;
+        let mut at_once = match self.take_together(&order).await {
+            // A caller that only tries would find the leases of this request, and be told that somebody else has them.
+            Err(error) if until == Until::Now => return Err(failed(error)),
+            taken => taken.ok().flatten().map(Round::All),
+        };
         loop {
             let round = match at_once.take() {
                 Some(round) => round,
@@ -140,15 +145,15 @@ impl All {
             match round {
                 Round::All(mut leases) => {
                     // A member was lost while the next one was awaited: the caller would get a guard that is lost.
-                    if leases.iter().all(|(_, lease)| lease.is_valid()) {
-                        leases.sort_by_key(|(at, _)| *at);
-                        return Ok(Some(AllGuard::new(leases.into_iter().map(|(_, lease)| lease).collect())));
+                    if leases.iter().all(|taken| taken.lease.is_valid()) {
+                        leases.sort_by_key(|taken| taken.at);
+                        return Ok(Some(AllGuard::new(leases.into_iter().map(Taken::give).collect())));
                     }
                 }
                 Round::Busy => return Ok(None),
                 // The lease is dropped at once. A multi-lock that kept it would take the other members in another order.
                 Round::TooLong(at) => match take(&self.members[at], until).await? {
-                    Some(lease) => drop(lease),
+                    Some(lease) => drop(Taken::new(at, lease)),
                     None => return Ok(None),
                 },
             }
@@ -156,27 +161,28 @@ impl All {
     }
 
     /// Takes all members by one request, if they are mutexes of one client that are all free (P46).
-    async fn take_together(&self, order: &[usize]) -> Option<Vec<(usize, Lease)>> {
+    async fn take_together(&self, order: &[usize]) -> Result<Option<Vec<Taken>>> {
         let members: Vec<_> = order.iter().map(|at| &self.members[*at].0).collect();
         let leases = Acquirer::acquire_together(&members).await?;
-        Some(order.iter().copied().zip(leases).collect())
+        let taken = |leases: Vec<Lease>| order.iter().zip(leases).map(|(&at, lease)| Taken::new(at, lease)).collect();
+        Ok(leases.map(taken))
     }
 
     /// Takes the members in this order. If the round ends without all of them, it drops the leases that it has.
     async fn round(&self, order: &[usize], until: Until) -> Result<Round> {
-        let mut leases: Vec<(usize, Lease)> = Vec::with_capacity(order.len());
+        let mut leases: Vec<Taken> = Vec::with_capacity(order.len());
         for &at in order {
             let member = &self.members[at];
-            let is_of_another = |(held, _): &(usize, Lease)| !self.members[*held].0.is_of_client_of(&member.0);
+            let is_of_another = |held: &Taken| !self.members[held.at].0.is_of_client_of(&member.0);
             let holds_another = leases.iter().any(is_of_another) && !is_on(Mutant::P45HoldsOn);
-            let most_us = self.now_us() + self.members.iter().map(Member::lease_us).fold(HOLD_MAX_US, u64::min);
+            let hold_until_us = self.now_us() + self.members.iter().map(Member::lease_us).fold(HOLD_MAX_US, u64::min);
             let (until, is_bounded) = match until {
-                Until::Never if holds_another => (Until::At { us: most_us }, true),
-                Until::At { us } if holds_another && most_us < us => (Until::At { us: most_us }, true),
+                Until::Never if holds_another => (Until::At { us: hold_until_us }, true),
+                Until::At { us } if holds_another && hold_until_us < us => (Until::At { us: hold_until_us }, true),
                 until => (until, false),
             };
             match take(member, until).await {
-                Ok(Some(lease)) => leases.push((at, lease)),
+                Ok(Some(lease)) => leases.push(Taken::new(at, lease)),
                 Ok(None) if is_bounded => return Ok(Round::TooLong(at)),
                 // The store of this member is away. The caller waits for it, and the others are not held meanwhile.
                 Err(error) if is_bounded && is_away(&error) => return Ok(Round::TooLong(at)),
@@ -193,14 +199,17 @@ impl All {
 
     /// Returns the order in which the members are taken: by the run ID of their store, and by their name. All programs have
     /// the same order while each server keeps its run ID.
-    fn order(&self) -> Result<Vec<usize>> {
+    fn order(&self, store_id: impl Fn(&Acquirer) -> String) -> Result<Vec<usize>> {
         if !(1..=MEMBERS_MAX).contains(&self.members.len()) {
             let message = format!("a multi-lock has 1 to {MEMBERS_MAX} members, and not {}", self.members.len());
             return Err(Error::invalid(message));
         }
-        let mut places = Vec::with_capacity(self.members.len());
+        let mut places: Vec<(String, String, usize)> = Vec::with_capacity(self.members.len());
         for (at, Member(member)) in self.members.iter().enumerate() {
-            places.push((member.store_id(), member.checked_name()?.as_str().to_owned(), at));
+            // Asked once for each client: a connection that breaks meanwhile must not change the order of its members.
+            let same = (0..at).find(|&earlier| self.members[earlier].0.is_of_client_of(member));
+            let store_id = same.map_or_else(|| store_id(member), |earlier| places[earlier].0.clone());
+            places.push((store_id, member.checked_name()?.as_str().to_owned(), at));
         }
         if !is_on(Mutant::P45TakesAsNamed) {
             places.sort();
@@ -219,6 +228,27 @@ impl All {
 
 fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Quorum)
+}
+
+/// A member that is held, and whose minimum hold has not begun: its caller has no guard yet (P23).
+struct Taken {
+    at: usize,
+    lease: Lease,
+    is_deferred: bool,
+}
+
+impl Taken {
+    fn new(at: usize, lease: Lease) -> Self {
+        Self { at, is_deferred: lease.defer_min_hold(), lease }
+    }
+
+    /// Returns the lease, for the guard of the caller.
+    fn give(self) -> Lease {
+        if self.is_deferred {
+            self.lease.begin_min_hold();
+        }
+        self.lease
+    }
 }
 
 /// Acquires one member.

@@ -238,6 +238,25 @@ async fn keys_and_channels_that_are_missing_are_named() {
     assert_says(&client.mutex("other").lock().await.unwrap_err(), ErrorKind::Denied, &["one of the keys"]);
 }
 
+/// A multi-lock with a name that its user may not write: it fails, and the other name is free again. The user may see the
+/// name or not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_multi_lock_with_a_forbidden_name_holds_nothing() {
+    let server = RedisServer::start();
+    let named: Vec<&str> = RIGHTS.split(' ').collect();
+    for may_read in [&[][..], &["%R~lh1:{other*"]] {
+        set_user(&server, &[&named[..], &["~lh1:{stock*", "&lh1:inbox:*"], may_read].concat());
+        let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
+        for names in [["stock", "other"], ["other", "stock"]] {
+            let all = leasehold::all(names.map(|name| client.mutex(name)));
+            let error = in_time("an answer", all.lock()).await.unwrap_err();
+            assert_says(&error, ErrorKind::Denied, &["other"]);
+            let seen = in_time("an answer", client.mutex("stock").inspect()).await.unwrap();
+            assert!(seen.holder().is_none(), "{may_read:?}: {seen:?}");
+        }
+    }
+}
+
 /// A connected user loses a right. A script notices this, and its error has no code of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_right_is_reported_by_the_next_call() {

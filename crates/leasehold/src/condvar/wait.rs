@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::lease::Lease;
 use crate::lost::Released;
 use crate::relock::Relock;
-use crate::session::{Notice, Stood, Wait};
+use crate::session::{Entered, Notice, Wait};
 use crate::world::Pending;
 
 /// Why a wait with a time limit has ended.
@@ -37,19 +37,19 @@ pub(super) async fn wait(condition: &Acquirer, lease: Lease, wait: Wait) -> Resu
     let lock = Relock::of(&lease).map_err(failed)?;
     if is_on(Mutant::P41ReleasesFirst) {
         let _ = lease.release().await;
-        let Some(Stood::Waits(mut standing)) = condition.stand(wait).await? else { return Err(Error::closed()) };
-        let _ = standing.notice().await;
+        let Some(Entered::Waits(mut place)) = condition.enter_queue(wait).await? else { return Err(Error::closed()) };
+        let _ = place.notice().await;
         return Ok((lock.lock().await?, Woken::Notified));
     }
-    let stood = tokio::select! {
+    let entered = tokio::select! {
         biased;
-        stood = condition.stand(wait) => stood,
+        entered = condition.enter_queue(wait) => entered,
         // The caller may have decided to wait under a lock that it had lost: it must look again.
         lost = lease.lost() => return Err(lost.into()),
     };
-    let mut standing = match stood {
-        Ok(Some(Stood::Waits(standing))) => standing,
-        Ok(Some(Stood::Notified(hold))) => {
+    let mut place = match entered {
+        Ok(Some(Entered::Waits(place))) => place,
+        Ok(Some(Entered::Notified(hold))) => {
             condition.lease_of(hold).spend();
             return Ok((lease, Woken::Notified));
         }
@@ -60,7 +60,7 @@ pub(super) async fn wait(condition: &Acquirer, lease: Lease, wait: Wait) -> Resu
     lease.check()?;
     let mut releasing = Releasing { lock: &lock, release: Some(Box::pin(lease.release())) };
     // Without a reply to the release nobody knows, and a wake-up for nothing is allowed (P43).
-    let notice = releasing.beside(pin!(standing.notice())).await?.unwrap_or(Ok(Notice::Unsure));
+    let notice = releasing.beside(pin!(place.notice())).await?.unwrap_or(Ok(Notice::Unsure));
     let (notification, woken) = match notice {
         Ok(Notice::Notified(hold)) => (Some(condition.lease_of(hold)), Woken::Notified),
         Ok(Notice::Unsure) => (None, Woken::Notified),
@@ -68,7 +68,7 @@ pub(super) async fn wait(condition: &Acquirer, lease: Lease, wait: Wait) -> Resu
         Err(error) if is_over(condition, &error, wait) => (None, Woken::TimedOut),
         Err(error) => return Err(failed(error)),
     };
-    drop(standing);
+    drop(place);
     let notification = match notification {
         Some(early) if is_on(Mutant::P42SpendsFirst) => {
             early.spend();
@@ -98,7 +98,7 @@ struct Releasing<'a> {
 impl Releasing<'_> {
     /// Polls the release beside some work. Returns `None`, once, if the release failed before the work was done.
     ///
-    /// An error if the release finds that the lock was not held: others may have held it before the caller stood in the
+    /// An error if the release finds that the lock was not held: others may have held it before the caller entered in the
     /// queue.
     async fn beside<T>(&mut self, mut work: Pin<&mut impl Future<Output = T>>) -> Result<Option<T>> {
         loop {

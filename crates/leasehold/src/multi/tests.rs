@@ -102,3 +102,60 @@ fn the_minimum_holds_of_all_members_are_waived() {
         Ok(())
     });
 }
+
+/// A member that was acquired and given back has kept nobody out: the caller had no guard.
+#[test]
+fn p23_members_that_no_caller_got_do_not_cool_down() {
+    play(async {
+        let [ours, other] = clients("memory:untaken").await?;
+        let member = |name: &str| ours.mutex(name).min_hold(Duration::from_secs(60));
+        let held = other.mutex("b").lock().await?;
+        assert!(all([member("a"), member("b")]).try_lock().await?.is_none());
+        let a = timeout(SOON, other.mutex("a").lock()).await.expect("a is free")?;
+        drop((a, held));
+        // The owner of an outer guard does not lose its minimum hold by a multi-lock that fails.
+        let owner = crate::Owner::new();
+        let outer = member("c").owner(&owner).lock().await?;
+        let held = other.mutex("d").lock().await?;
+        assert!(all([member("c").owner(&owner), member("d")]).try_lock().await?.is_none());
+        drop((outer, held));
+        assert!(timeout(Duration::from_millis(300), other.mutex("c").lock()).await.is_err(), "c cools down");
+        Ok(())
+    });
+}
+
+/// Each round over two clients takes one member for too short a time. If it cooled down, no round would ever get both.
+#[test]
+fn p23_a_multi_lock_with_minimum_holds_gets_its_members() {
+    play(async {
+        let [ours, other] = clients("memory:cools").await?;
+        let second = Leasehold::connect("memory:cools").await?;
+        let (lease, hold) = (Duration::from_millis(1_000), Duration::from_millis(900));
+        let member = |client: &Leasehold, name: &str| client.mutex(name).lease(lease).min_hold(hold);
+        let both = all([member(&ours, "x"), member(&second, "y")]);
+        let held = other.mutex("y").lock().await?;
+        let waiting = tokio::spawn(async move { both.lock().await });
+        sleep(Duration::from_millis(2_500)).await;
+        drop(held);
+        let begun = std::time::Instant::now();
+        timeout(SOON, waiting).await.expect("both are free").expect("no panic")?.waive_min_hold();
+        // Within one round: a member that cooled down would take longer than that.
+        assert!(begun.elapsed() < lease, "{:?}", begun.elapsed());
+        Ok(())
+    });
+}
+
+/// A connection breaks while the members are put in order. Another order could close a circle with another program.
+#[test]
+fn p45_the_members_of_one_client_have_one_store() {
+    play(async {
+        let client = Leasehold::connect("memory:").await?;
+        let looks = std::cell::Cell::new(0);
+        let store_id = |_: &Acquirer| {
+            looks.set(looks.get() + 1);
+            if looks.get() == 1 { "run".to_owned() } else { String::new() }
+        };
+        assert_eq!(all(["a", "b"].map(|name| client.mutex(name))).order(store_id)?, [0, 1]);
+        Ok(())
+    });
+}

@@ -59,22 +59,22 @@ pub(crate) async fn acquire(
             // P52: a second attempt would arrive at the next round.
             Verdict::Again if terms.is_arrival() && !is_on(Mutant::P52ArrivesAgain) => return Err(Error::broken()),
             // Only an attempt that waits for a notification stands.
-            Verdict::Again | Verdict::Stands { .. } => {}
+            Verdict::Again | Verdict::Queued { .. } => {}
             Verdict::Failed(error) => return Err(error),
         }
     }
 }
 
 /// The place of a caller in the queue of a condition variable.
-pub(crate) enum Stood<'a> {
+pub(crate) enum Entered<'a> {
     /// The caller was notified before it knew its place.
     Notified(Arc<Hold>),
     /// The caller stands in the queue.
-    Waits(Standing<'a>),
+    Waits(QueuePlace<'a>),
 }
 
 /// A caller that waits for a notification. Dropping it leaves the queue, and passes a notification on.
-pub(crate) struct Standing<'a>(Waiting<'a>);
+pub(crate) struct QueuePlace<'a>(Waiting<'a>);
 
 /// How a wait for a notification ends.
 pub(crate) enum Notice {
@@ -88,19 +88,19 @@ pub(crate) enum Notice {
 /// Enters the queue of a condition variable, and returns once the store has said so (P41). `None`: the time is over.
 ///
 /// If the future is dropped, the attempt is given up.
-pub(crate) async fn stand<'a>(
+pub(crate) async fn enter_queue<'a>(
     shared: &'a Arc<Shared>,
     name: &Name,
     terms: &Arc<Terms>,
     wait: Wait,
-) -> Result<Option<Stood<'a>>> {
+) -> Result<Option<Entered<'a>>> {
     loop {
         shared.check_usable()?;
         match Box::pin(ask_alone(shared, name, terms, wait, oneshot::channel())).await? {
-            Verdict::Granted(hold) => return Ok(Some(Stood::Notified(hold))),
-            Verdict::Stands { counter, verdict } => {
+            Verdict::Granted(hold) => return Ok(Some(Entered::Notified(hold))),
+            Verdict::Queued { counter, verdict } => {
                 let sends = Some((counter, Dropped::Attempt));
-                return Ok(Some(Stood::Waits(Standing(Waiting { shared, waiter: None, sends, verdict }))));
+                return Ok(Some(Entered::Waits(QueuePlace(Waiting { shared, waiter: None, sends, verdict }))));
             }
             Verdict::Busy => return Ok(None),
             Verdict::Again => {}
@@ -109,14 +109,14 @@ pub(crate) async fn stand<'a>(
     }
 }
 
-impl Standing<'_> {
+impl QueuePlace<'_> {
     /// Waits for the notification. If the future is dropped, the caller still stands in the queue.
     pub(crate) async fn notice(&mut self) -> Result<Notice> {
         let verdict = (&mut self.0.verdict).await;
         self.0.sends = None;
         match verdict.map_err(|_| Error::closed())? {
             Verdict::Granted(hold) => Ok(Notice::Notified(hold)),
-            Verdict::Again | Verdict::Stands { .. } => Ok(Notice::Unsure),
+            Verdict::Again | Verdict::Queued { .. } => Ok(Notice::Unsure),
             Verdict::Busy => Ok(Notice::TimedOut),
             Verdict::Failed(error) => Err(error),
         }

@@ -38,10 +38,10 @@ use tokio::sync::oneshot;
 
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::{GIVEN_BACK_WITHIN_US, RETRY_US};
-pub(crate) use self::calls::{Notice, Stood};
+pub(crate) use self::calls::{Entered, Notice};
 pub(crate) use self::hold::{Hold, Seat};
 pub(crate) use self::machine::{HandOver, Lanes};
-use self::machine::{close, condition, contact, count_down, lower, renew, silent, upgrade};
+use self::machine::{close, condition, contact, count_down, guards, lower, renew, silent, upgrade};
 use self::shared::Shared;
 pub(crate) use self::terms::{Entry, QueueHint, Renewal, Terms, Wait};
 pub(crate) use self::transport::thread::Start;
@@ -114,9 +114,9 @@ impl Session {
         })
     }
 
-    /// Enters the queue of a condition variable: see [`calls::stand`].
-    pub(crate) async fn stand(&self, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Option<Stood<'_>>> {
-        observe::call(Call::Acquire, name, calls::stand(&self.shared, name, terms, wait)).await
+    /// Enters the queue of a condition variable: see [`calls::enter_queue`].
+    pub(crate) async fn enter_queue(&self, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Option<Entered<'_>>> {
+        observe::call(Call::Acquire, name, calls::enter_queue(&self.shared, name, terms, wait)).await
     }
 
     /// Returns the terms on which the lock of a hold is acquired again: see [`machine::condition`].
@@ -161,11 +161,24 @@ impl Session {
 
     /// Carries out a request outside any attempt.
     pub(crate) async fn ask(&self, call: Call, name: &Name, op: Op) -> Result<Outcome> {
+        Ok(self.answer(call, name, op).await?.0.outcome)
+    }
+
+    /// Carries out a request about a lease that is held. If the store replies that it is not, the hold ends.
+    pub(crate) async fn ask_about(&self, call: Call, hold: &Hold, op: Op) -> Result<Outcome> {
+        let (answer, link) = self.answer(call, &hold.name, op).await?;
+        if let Outcome::Lost { how } = answer.outcome {
+            self.with(|turn| guards::lose(turn, hold, (how, answer.highest), &*link));
+        }
+        Ok(answer.outcome)
+    }
+
+    async fn answer(&self, call: Call, name: &Name, op: Op) -> Result<(Answer, Arc<dyn Link>)> {
         let guess = self.with(|turn| turn.ledger.names.guess(name));
         let asking = self.exchange(|link| link.apply(name, &op, guess));
         let (answer, link, sent_us) = observe::call(call, name, asking).await?;
         self.note(name, &answer, &*link, sent_us);
-        Ok(answer.outcome)
+        Ok((answer, link))
     }
 
     /// Notes what an answer outside any attempt says about the name.

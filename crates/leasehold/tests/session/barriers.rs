@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::seam::Fault;
 use leasehold::{BarrierWaitResult, ErrorKind};
 use leasehold_spec::{Acquire, GrantId, Joined, Op, Outcome, Patience, Refusal, Take, Was};
 use tokio::task::JoinHandle;
 
 use crate::harness::{Harness, MS, pause, token};
-use crate::store::gone;
+use crate::store::{any_error, gone};
 
 const LEASE_MS: u64 = 300;
 const TICKET: u64 = 42;
@@ -183,4 +184,21 @@ async fn p52_a_party_whose_last_request_has_no_reply_does_not_say_none() {
     let (waiting, _) = waits(&mut harness, Duration::from_millis(40)).await;
     let (_unanswered, _) = harness.next_acquire().await;
     assert_eq!(end(waiting).await.unwrap_err().kind(), ErrorKind::Unreachable);
+}
+
+/// The store has the party, and the others may be let through with it. An error must not say that nothing was done.
+#[tokio::test]
+async fn p52_a_party_that_fails_may_have_arrived() {
+    let mut harness = Harness::new().await;
+    let (waiting, _) = waits_with(&mut harness, Duration::from_secs(30), Duration::from_millis(40)).await;
+    let (request, _) = harness.next_acquire().await;
+    drop(request.reply.send(Err(Fault::NoMemory(any_error()))));
+    let error = end(waiting).await.unwrap_err();
+    assert!(error.may_have_acted(), "the memory of the store is full: {error}");
+
+    let mut harness = Harness::new().await;
+    let (waiting, _) = waits_with(&mut harness, Duration::from_secs(30), Duration::from_millis(200)).await;
+    harness.store.go_away();
+    let error = end(waiting).await.unwrap_err();
+    assert!(error.may_have_acted(), "the store is out of reach: {error}");
 }

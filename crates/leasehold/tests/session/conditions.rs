@@ -321,3 +321,18 @@ async fn a_guard_that_shares_its_lease_cannot_wait() {
     let guard = waiting.await.unwrap().unwrap();
     assert_eq!(mutex.lock().await.unwrap().token(), guard.token(), "it is the owner's again");
 }
+
+/// The first notification was executed, and its reply was lost. The later tries were not even sent.
+#[tokio::test]
+async fn a_notification_whose_first_reply_was_lost_may_have_acted() {
+    let mut harness = Harness::new().await;
+    // The client waits for 2 s for a reply, and tries again for the rest of the lease.
+    let condvar = condvar(&harness, 3_000);
+    let notifying = tokio::spawn(async move { condvar.notify_one().await });
+    let unanswered = harness.next().await;
+    assert_eq!(unanswered.op, Op::Notify { count: 1 });
+    pause(1_000).await;
+    harness.store.go_away();
+    let error = timeout(Duration::from_secs(10), notifying).await.expect("it ends").unwrap().unwrap_err();
+    assert!(error.kind() == ErrorKind::Unreachable && error.may_have_acted(), "{error}");
+}

@@ -1,6 +1,7 @@
 //! Elections: an observer misses no change between its requests (P48). A leader that hands over is sure of the result, or
 //! does not lead any more (P51).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{ErrorKind, Leadership};
@@ -80,6 +81,30 @@ async fn a_leader_leads_on_if_its_candidate_is_not_there() {
     let leadership = handing.await.unwrap().unwrap().expect("it leads on");
     leadership.check().expect("it leads");
     harness.expect_no_request();
+}
+
+/// The store replies to `put` that the leadership is lost. Tasks that ask the guard learn it as well, and not only from the
+/// next renewal.
+#[tokio::test]
+async fn a_leader_that_learns_of_its_loss_from_put_has_lost() {
+    let mut harness = Harness::new().await;
+    let election = harness.leasehold.election("name");
+    let leading = tokio::spawn(async move { election.campaign("a").await });
+    let (request, Acquire { id, .. }) = harness.next_acquire().await;
+    harness.reply(request, Outcome::Granted { token: token(7), left_us: 30_000_000, range: 1 }, 7);
+    let notify = harness.next().await;
+    harness.reply(notify, Outcome::Notified { count: 0 }, 7);
+    let leadership = Arc::new(leading.await.unwrap().unwrap());
+    let putting = tokio::spawn({
+        let leadership = Arc::clone(&leadership);
+        async move { leadership.put("b").await }
+    });
+    let put = harness.next().await;
+    assert_eq!(put.op, Op::Put { id, token: token(7), label: "b".into() });
+    harness.reply(put, Outcome::Lost { how: LostHow::NotHeld }, 8);
+    assert_eq!(putting.await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
+    assert!(leadership.check().is_err());
+    leadership.lost().await;
 }
 
 /// The reply to the notification of the observers is slow, and the lease ends meanwhile.

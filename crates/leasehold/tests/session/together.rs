@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{AllGuard, Released};
+use leasehold::{AllGuard, ErrorKind, Released};
 use leasehold_spec::{Acquire, Answer, GrantId, Name, Op, Outcome, Was};
 use tokio::task::JoinHandle;
 
@@ -117,6 +117,19 @@ async fn p46_after_a_lost_reply_both_are_given_back() {
     assert_eq!(locking.await.unwrap().unwrap().tokens(), [token(20), token(20)]);
 }
 
+/// A caller that only tries does not ask again: it would find its own leases, and be told that somebody else has them.
+#[tokio::test]
+async fn p46_a_try_with_a_lost_reply_does_not_say_that_others_hold() {
+    let (mut harness, asked) = harness(|_, _| Some(Err(gone()))).await;
+    let all = leasehold::all(["b", "a"].map(|name| harness.leasehold.mutex(name)));
+    let trying = tokio::spawn(async move { all.try_lock().await });
+    let (mut left, acquired) = serve(&mut harness, &trying).await;
+    let error = trying.await.unwrap().unwrap_err();
+    assert!(error.may_have_acted(), "{error}");
+    left.sort_unstable();
+    assert_eq!((left, acquired), (ids(&asked), Vec::new()));
+}
+
 /// The caller gives up while the request is in flight.
 #[tokio::test]
 async fn p46_a_dropped_request_gives_both_back() {
@@ -150,7 +163,7 @@ async fn p46_an_error_of_the_settings_names_the_member() {
     let (harness, asked) = harness(|_, _| Some(Ok(None))).await;
     let wrong = harness.leasehold.mutex("a").lease(Duration::from_millis(1));
     let error = leasehold::all([wrong, harness.leasehold.mutex("b")]).try_lock().await.unwrap_err();
-    assert_eq!((error.name(), error.kind()), (Some("a"), leasehold::ErrorKind::Invalid));
+    assert_eq!((error.name(), error.kind()), (Some("a"), ErrorKind::Invalid));
     assert!(asked.lock().unwrap().is_empty());
 }
 

@@ -17,8 +17,8 @@ use crate::session::terms::Terms;
 use crate::session::transport::lane;
 use crate::store::Fault;
 
-/// Acquires these mutexes, of distinct names, by one request. Returns `None` if it holds none of them afterwards: the
-/// caller takes them one after the other then, and learns the reason.
+/// Acquires these mutexes, of distinct names, by one request. Returns `None` or an error if it holds none of them
+/// afterwards: the caller takes them one after the other then, and learns the reason. Their minimum holds have not begun.
 ///
 /// If the future is dropped, all of them are given back.
 pub(crate) async fn acquire_all(
@@ -46,21 +46,18 @@ pub(crate) async fn acquire_all(
     let reply: std::result::Result<_, Fault> = link.acquire_all(&asked).await;
     shared.with(|turn| accept_reply(turn, &requests, reply));
     let mut held = Held { shared, holds: Vec::with_capacity(members.len()) };
+    let mut failed = None;
     for waiting in &mut waiting {
         let verdict = (&mut waiting.verdict).await;
         waiting.sends = None;
-        if let Ok(Verdict::Granted(hold)) = verdict {
-            held.holds.push(hold);
+        match verdict {
+            Ok(Verdict::Granted(hold)) => held.holds.push(hold),
+            Ok(Verdict::Failed(error)) => failed = Some(error),
+            _ => {}
         }
     }
-    // Fewer: the reply was lost, and the session has asked for some of them again.
     if held.holds.len() < members.len() {
-        return Ok(None);
-    }
-    for (hold, (_, terms)) in held.holds.iter().zip(members) {
-        if terms.min_hold_us > 0 {
-            hold.begin_min_hold();
-        }
+        return failed.map_or(Ok(None), Err);
     }
     Ok(Some(take(&mut held.holds)))
 }

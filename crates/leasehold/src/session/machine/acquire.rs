@@ -166,7 +166,7 @@ pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(GrantId,
         return None;
     }
     if arrival::is_too_late(attempt, turn.now.us()) {
-        finish(turn, counter, Verdict::Failed(Error::broken()));
+        finish(turn, counter, Verdict::Failed(Error::broken().may_act()));
         return None;
     }
     if let Some(until_us) = arrival::waits_until_us(attempt, turn.now.us()) {
@@ -332,7 +332,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     turn.ledger.set_phase(counter, Phase::Queued { next_us });
     if is_first {
         turn.ledger.effects.event(|| Event::Waits { name: name.clone() });
-        condition::stand(turn, counter);
+        condition::tell_queued(turn, counter);
     }
     if is_back {
         hit(Mark::LookReentered);

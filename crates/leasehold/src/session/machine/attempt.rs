@@ -315,6 +315,11 @@ impl Attempt {
             }
     }
 
+    /// Returns whether it is an arrival that the store may have counted: the others of its round may be let through.
+    pub(crate) fn may_have_arrived(&self) -> bool {
+        self.terms.is_arrival() && (self.ticket.is_some() || !self.order.is_settled())
+    }
+
     /// Returns whether it is an upgrade whose caller does not wait.
     pub(crate) fn only_tries_to_upgrade(&self) -> bool {
         self.wait == Wait::No && matches!(self.terms.take.mode, Mode::Instead { .. })

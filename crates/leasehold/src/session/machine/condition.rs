@@ -20,12 +20,12 @@ use crate::session::hold::Hold;
 use crate::session::terms::Terms;
 
 /// Notifies the caller of an attempt that it stands in the queue. Its next result comes by another channel.
-pub(crate) fn stand(turn: &mut Turn<'_>, counter: u64) {
+pub(crate) fn tell_queued(turn: &mut Turn<'_>, counter: u64) {
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter).filter(|attempt| is_condition(attempt)) else { return };
     let Some(caller) = attempt.take_caller() else { return };
     let (next, verdict) = oneshot::channel();
     attempt.requester = Requester::Caller(next);
-    turn.ledger.effects.verdict(counter, Some(caller), Verdict::Stands { counter, verdict });
+    turn.ledger.effects.verdict(counter, Some(caller), Verdict::Queued { counter, verdict });
 }
 
 /// Returns whether a waiter may have missed a notification: it was dropped from the queue, and came back by a re-check.

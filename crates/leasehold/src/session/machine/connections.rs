@@ -134,7 +134,8 @@ impl Connections {
 
     /// Returns the same for an attempt without a reply, of which some requests may have been sent.
     pub(crate) fn away_for(&self, attempt: &Attempt) -> Error {
-        if attempt.order.is_settled() { self.away() } else { self.away().may_act() }
+        let may_have_acted = !attempt.order.is_settled() || attempt.may_have_arrived();
+        if may_have_acted { self.away().may_act() } else { self.away() }
     }
 
     /// Decides what a reply is worth that came by this connection.

@@ -1,6 +1,6 @@
 //! Count-downs of latches (P44). A count-down ends nothing, but it is repeated like the end of an attempt: until the store
-//! has replied, whatever becomes of the caller, and once more at each new run. A refusal is a reply: the caller gets it, and
-//! nothing is repeated.
+//! has replied, whatever becomes of the caller, and once more at each new run. A refusal is a reply: the caller gets it,
+//! and nothing is repeated.
 
 use leasehold_spec::limits::LEASE_MAX_MS;
 use leasehold_spec::{GrantId, Name, Token};

@@ -20,7 +20,7 @@ use crate::store::Link;
 pub(crate) enum Verdict {
     Granted(Arc<Hold>),
     /// The caller waits for a notification from now on: the next result comes by this channel (P41).
-    Stands {
+    Queued {
         counter: u64,
         verdict: oneshot::Receiver<Verdict>,
     },

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::Op;
 use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{LostHow, Op, Token};
 use tokio::sync::oneshot;
 
 use super::acquire::{self, Outgoing};
@@ -15,12 +15,12 @@ use super::connections::Route;
 use super::hand_over::pass;
 use super::lane::Upkeep;
 use super::order::InFlight;
-use super::release;
 use super::turn::Turn;
+use super::{grant, release};
 use crate::error::Result;
 use crate::lost::{LostReason, Released};
 use crate::session::hold::Hold;
-use crate::store::Guess;
+use crate::store::{Guess, Link};
 use crate::world::RuntimeId;
 
 /// The next step after a guard has released its lease.
@@ -48,6 +48,16 @@ pub(crate) struct Sending {
 pub(crate) enum Panicking {
     Yes,
     No,
+}
+
+/// Ends a hold of which the store has replied, on this connection, that it is lost.
+pub(crate) fn lose(turn: &mut Turn<'_>, hold: &Hold, (how, highest): (LostHow, Token), link: &dyn Link) {
+    let counter = hold.id.counter;
+    let is_out = turn.ledger.attempts.get(&counter).is_some_and(|attempt| attempt.is_out(hold));
+    if is_out && turn.server.links.is_of_this_run(link) {
+        grant::lose(turn, counter, how, highest);
+        turn.arm(counter);
+    }
 }
 
 /// A guard releases its lease, to the next caller here or to the store.

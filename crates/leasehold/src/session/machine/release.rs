@@ -47,6 +47,8 @@ pub(crate) fn finish(turn: &mut Turn<'_>, counter: u64, verdict: Verdict) {
 
 /// Ends an attempt with an error, and returns to the store whatever there may be of it.
 pub(crate) fn fail(turn: &mut Turn<'_>, counter: u64, error: Error) {
+    let may_have_acted = turn.ledger.attempts.get(&counter).is_some_and(Attempt::may_have_arrived);
+    let error = if may_have_acted { error.may_act() } else { error };
     turn.ledger.tell(counter, Verdict::Failed(error));
     give_back(turn, counter);
 }
