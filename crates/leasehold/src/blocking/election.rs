@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::methods::blocking_guard_methods;
+use super::methods::{blocking_calls, blocking_guard_methods};
 use super::wait::wait;
 use crate::acquirer::Acquirer;
 use crate::election::Leader;
@@ -23,38 +23,19 @@ pub struct Leadership(Lease, Acquirer);
 #[derive(Debug)]
 pub struct Observer(crate::Observer);
 
-#[expect(clippy::missing_errors_doc, reason = "they are those of `crate::Election`")]
 impl Election {
-    /// See [`crate::Election::campaign`].
-    pub fn campaign(&self, value: &str) -> Result<Leadership> {
-        wait(self.0.campaign(value)).map(Leadership::of)
-    }
-
-    /// See [`crate::Election::try_campaign`].
-    pub fn try_campaign(&self, value: &str) -> Result<Option<Leadership>> {
-        Ok(wait(self.0.try_campaign(value))?.map(Leadership::of))
-    }
-
-    /// See [`crate::Election::campaign_for`].
-    pub fn campaign_for(&self, value: &str, at_most: Duration) -> Result<Option<Leadership>> {
-        Ok(wait(self.0.campaign_for(value, at_most))?.map(Leadership::of))
-    }
-
-    /// See [`crate::Election::leader`].
-    pub fn leader(&self) -> Result<Option<Leader>> {
-        wait(self.0.leader())
+    blocking_calls! { "crate::Election":
+        wait campaign(value: &str) -> Leadership;
+        limited try_campaign(value: &str) -> Leadership;
+        limited campaign_for(value: &str, wait: Duration) -> Leadership;
+        ask leader() -> Option<Leader>;
+        set lease(lease: Duration);
     }
 
     /// See [`crate::Election::observe`].
     #[must_use]
     pub fn observe(&self) -> Observer {
         Observer(self.0.observe())
-    }
-
-    /// See [`crate::Election::lease`].
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        Self(self.0.lease(lease))
     }
 }
 

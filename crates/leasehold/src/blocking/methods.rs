@@ -48,6 +48,10 @@ macro_rules! blocking_guard {
 
         impl $guard {
             blocking_guard_methods!();
+
+            fn of(guard: crate::$guard) -> Self {
+                Self(guard.0)
+            }
         }
 
         impl std::fmt::Debug for $guard {
@@ -59,30 +63,51 @@ macro_rules! blocking_guard {
 }
 pub(super) use blocking_guard;
 
-/// Generates the methods that acquire, for a type of this module whose first field is the async type. Each method has the
-/// arguments, the result and the errors of the async method, and blocks until the result is there.
+/// Generates methods with the name, the arguments and the errors of an async method, for a type of this module whose first
+/// field is the async type. The word in front says what comes back:
+///
+/// - `wait`: the guard of this module.
+/// - `limited`: the guard, unless somebody else holds the lock or the time is over.
+/// - `ask`: the result of the async method.
+/// - `plain`: the same, of a method that neither waits nor fails.
+/// - `set`: the same value with this setting.
 macro_rules! blocking_calls {
-    ($face:literal: $($way:ident $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident;)*) => {
-        $(blocking_calls!(@$way $face $call($($arg: $kind),*) -> $guard);)*
+    ($face:literal: $($way:ident $call:ident($($arg:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {
+        $(blocking_calls!(@$way concat!("See [`", $face, "::", stringify!($call), "`]."),
+            $call($($arg: $kind),*) $(-> $result)?);)*
     };
-    (@wait $face:literal $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident) => {
-        #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
+    (@wait $see:expr, $call:ident($($arg:ident: $kind:ty),*) -> $guard:ty) => {
+        blocking_calls!(@asks $see, $call($($arg: $kind),*) -> $guard, |result| result.map(<$guard>::of));
+    };
+    (@limited $see:expr, $call:ident($($arg:ident: $kind:ty),*) -> $guard:ty) => {
+        blocking_calls!(@asks $see, $call($($arg: $kind),*) -> Option<$guard>, |result| Ok(result?.map(<$guard>::of)));
+    };
+    (@ask $see:expr, $call:ident($($arg:ident: $kind:ty),*) -> $result:ty) => {
+        blocking_calls!(@asks $see, $call($($arg: $kind),*) -> $result, |result| result);
+    };
+    (@asks $see:expr, $call:ident($($arg:ident: $kind:ty),*) -> $result:ty, |$got:ident| $made:expr) => {
+        #[doc = $see]
         ///
         /// # Errors
         ///
-        #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
-        pub fn $call(&self, $($arg: $kind),*) -> crate::error::Result<$guard> {
-            super::wait::wait(self.0.$call($($arg),*)).map(|guard| $guard(guard.0))
+        #[doc = $see]
+        pub fn $call(&self, $($arg: $kind),*) -> crate::error::Result<$result> {
+            let $got = super::wait::wait(self.0.$call($($arg),*));
+            $made
         }
     };
-    (@limited $face:literal $call:ident($($arg:ident: $kind:ty),*) -> $guard:ident) => {
-        #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
-        ///
-        /// # Errors
-        ///
-        #[doc = concat!("See [`", $face, "::", stringify!($call), "`](", $face, "::", stringify!($call), ").")]
-        pub fn $call(&self, $($arg: $kind),*) -> crate::error::Result<Option<$guard>> {
-            Ok(super::wait::wait(self.0.$call($($arg),*))?.map(|guard| $guard(guard.0)))
+    (@plain $see:expr, $call:ident($($arg:ident: $kind:ty),*) -> $result:ty) => {
+        #[doc = $see]
+        #[must_use]
+        pub fn $call(&self, $($arg: $kind),*) -> $result {
+            self.0.$call($($arg),*)
+        }
+    };
+    (@set $see:expr, $call:ident($($arg:ident: $kind:ty),*)) => {
+        #[doc = $see]
+        #[must_use]
+        pub fn $call(self, $($arg: $kind),*) -> Self {
+            Self(self.0.$call($($arg),*))
         }
     };
 }
@@ -104,7 +129,7 @@ macro_rules! blocking_or_cancel {
                 $($arg: $kind,)*
                 canceller: &super::canceller::Canceller,
             ) -> crate::error::Result<Option<$guard>> {
-                Ok(super::wait::wait_or_cancel(self.0.$call($($arg),*), canceller)?.map(|guard| $guard(guard.0)))
+                Ok(super::wait::wait_or_cancel(self.0.$call($($arg),*), canceller)?.map($guard::of))
             }
         )*
     };

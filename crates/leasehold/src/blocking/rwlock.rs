@@ -39,18 +39,8 @@ impl RwLock {
         wait upgradeable_read() -> UpgradeableReadGuard;
         limited try_upgradeable_read() -> UpgradeableReadGuard;
         limited try_upgradeable_read_for(wait: Duration) -> UpgradeableReadGuard;
-    }
-
-    /// Returns the side of a reader, for [`all`](super::all).
-    #[must_use]
-    pub fn reading(&self) -> Member {
-        self.0.reading()
-    }
-
-    /// Returns the side of a writer, for [`all`](super::all).
-    #[must_use]
-    pub fn writing(&self) -> Member {
-        self.0.writing()
+        plain reading() -> Member;
+        plain writing() -> Member;
     }
 
     blocking_or_cancel! { "crate::RwLock":
@@ -70,36 +60,24 @@ impl WriteGuard {
     }
 }
 
+#[expect(clippy::missing_errors_doc, reason = "they are those of `crate::UpgradeableReadGuard`")]
 impl UpgradeableReadGuard {
-    /// Makes this guard a write guard: see [`crate::UpgradeableReadGuard::upgrade`].
-    ///
-    /// # Errors
-    ///
     /// See [`crate::UpgradeableReadGuard::upgrade`].
     pub fn upgrade(self) -> Result<WriteGuard> {
-        wait(crate::UpgradeableReadGuard(self.0).upgrade()).map(|guard| WriteGuard(guard.0))
+        wait(crate::UpgradeableReadGuard(self.0).upgrade()).map(WriteGuard::of)
     }
 
-    /// Makes this guard a write guard if there are no other readers: see [`crate::UpgradeableReadGuard::try_upgrade`].
-    ///
-    /// # Errors
-    ///
     /// See [`crate::UpgradeableReadGuard::try_upgrade`].
     pub fn try_upgrade(self) -> Result<std::result::Result<WriteGuard, Self>> {
         Ok(wait(self.0.upgrade(Upgrading::Now))?.map(WriteGuard).map_err(Self))
     }
 
-    /// Waits for at most `at_most` until the other readers have gone: see
-    /// [`crate::UpgradeableReadGuard::try_upgrade_for`].
-    ///
-    /// # Errors
-    ///
     /// See [`crate::UpgradeableReadGuard::try_upgrade_for`].
-    pub fn try_upgrade_for(self, at_most: Duration) -> Result<std::result::Result<WriteGuard, Self>> {
-        Ok(wait(self.0.upgrade(Upgrading::For(at_most)))?.map(WriteGuard).map_err(Self))
+    pub fn try_upgrade_for(self, wait: Duration) -> Result<std::result::Result<WriteGuard, Self>> {
+        Ok(super::wait::wait(self.0.upgrade(Upgrading::For(wait)))?.map(WriteGuard).map_err(Self))
     }
 
-    /// Gives up the right to an upgrade: see [`crate::UpgradeableReadGuard::downgrade`]. It does not block.
+    /// See [`crate::UpgradeableReadGuard::downgrade`]. It does not block.
     pub fn downgrade(self) -> ReadGuard {
         ReadGuard(self.0.lower(1))
     }

@@ -25,12 +25,7 @@ impl Semaphore {
         limited try_acquire_many(permits: u32) -> Permit;
         limited try_acquire_for(wait: Duration) -> Permit;
         limited try_acquire_many_for(permits: u32, wait: Duration) -> Permit;
-    }
-
-    /// Returns this many permits, for [`all`](super::all).
-    #[must_use]
-    pub fn member(&self, permits: u32) -> Member {
-        self.0.member(permits)
+        plain member(permits: u32) -> Member;
     }
 
     blocking_or_cancel! { "crate::Semaphore":
