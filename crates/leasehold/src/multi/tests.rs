@@ -130,17 +130,16 @@ fn p23_a_multi_lock_with_minimum_holds_gets_its_members() {
     play(async {
         let [ours, other] = clients("memory:cools").await?;
         let second = Leasehold::connect("memory:cools").await?;
-        let (lease, hold) = (Duration::from_millis(1_000), Duration::from_millis(900));
+        let (lease, hold) = (Duration::from_millis(200), Duration::from_secs(4));
         let member = |client: &Leasehold, name: &str| client.mutex(name).lease(lease).min_hold(hold);
         let both = all([member(&ours, "x"), member(&second, "y")]);
         let held = other.mutex("y").lock().await?;
         let waiting = tokio::spawn(async move { both.lock().await });
-        sleep(Duration::from_millis(2_500)).await;
+        // It has given x back by then, and waits for y.
+        sleep(Duration::from_millis(500)).await;
         drop(held);
-        let begun = std::time::Instant::now();
-        timeout(SOON, waiting).await.expect("both are free").expect("no panic")?.waive_min_hold();
-        // Within one round: a member that cooled down would take longer than that.
-        assert!(begun.elapsed() < lease, "{:?}", begun.elapsed());
+        // Before a member that cooled down would be free again.
+        timeout(hold / 2, waiting).await.expect("both are free").expect("no panic")?.waive_min_hold();
         Ok(())
     });
 }
