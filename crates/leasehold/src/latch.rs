@@ -93,8 +93,8 @@ impl Latch {
     /// - `Mismatch`: the name is of another kind.
     /// - Those of [`Mutex::inspect`](crate::Mutex::inspect), before anything was counted. `Unreachable` after 24 h without
     ///   a reply: the call may have counted.
-    /// - `Store`: the store has no room, or refuses the request. It has not counted, unless
-    ///   [`Error::may_have_acted`](crate::Error::may_have_acted), and the client does not repeat it.
+    /// - `Store`: the store has no room, or refuses the request. The client does not repeat it. Nothing was counted, unless
+    ///   [`Error::may_have_acted`](crate::Error::may_have_acted) is true.
     pub async fn count_down(&self) -> Result<()> {
         self.count(None).await
     }

@@ -133,7 +133,7 @@ impl All {
         let failed = |error: Error| error.of(Operation::Lock, None);
         let order = self.order(Acquirer::store_id).map_err(failed)?;
         let mut at_once = match self.take_together(&order).await {
-            // A caller that only tries would find the leases of this request, and be told that somebody else has them.
+            // A caller that only tries would find the leases of this request, and take them for those of others.
             Err(error) if until == Until::Now => return Err(failed(error)),
             taken => taken.ok().flatten().map(Round::All),
         };

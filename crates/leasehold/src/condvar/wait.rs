@@ -98,7 +98,7 @@ struct Releasing<'a> {
 impl Releasing<'_> {
     /// Polls the release beside some work. Returns `None`, once, if the release failed before the work was done.
     ///
-    /// An error if the release finds that the lock was not held: others may have held it before the caller entered in the
+    /// An error if the release finds that the lock was not held: others may have held it before the caller entered the
     /// queue.
     async fn beside<T>(&mut self, mut work: Pin<&mut impl Future<Output = T>>) -> Result<Option<T>> {
         loop {

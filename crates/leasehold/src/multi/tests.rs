@@ -135,10 +135,10 @@ fn p23_a_multi_lock_with_minimum_holds_gets_its_members() {
         let both = all([member(&ours, "x"), member(&second, "y")]);
         let held = other.mutex("y").lock().await?;
         let waiting = tokio::spawn(async move { both.lock().await });
-        // It has given x back by then, and waits for y.
-        sleep(Duration::from_millis(500)).await;
-        drop(held);
-        // Before a member that cooled down would be free again.
+        waits_for(&other, "y").await?;
+        // It gives x back, and waits for y. Both are free before a member that cooled down would be.
+        let x = timeout(hold / 2, other.mutex("x").lock()).await.expect("x does not cool down")?;
+        drop((x, held));
         timeout(hold / 2, waiting).await.expect("both are free").expect("no panic")?.waive_min_hold();
         Ok(())
     });

@@ -58,7 +58,7 @@ pub(crate) async fn acquire(
             Verdict::Busy => return Ok(None),
             // P52: a second attempt would arrive at the next round.
             Verdict::Again if terms.is_arrival() && !is_on(Mutant::P52ArrivesAgain) => return Err(Error::broken()),
-            // Only an attempt that waits for a notification stands.
+            // Only an attempt that waits for a notification is told its place.
             Verdict::Again | Verdict::Queued { .. } => {}
             Verdict::Failed(error) => return Err(error),
         }
@@ -69,7 +69,7 @@ pub(crate) async fn acquire(
 pub(crate) enum Entered<'a> {
     /// The caller was notified before it knew its place.
     Notified(Arc<Hold>),
-    /// The caller stands in the queue.
+    /// The caller is in the queue.
     Waits(QueuePlace<'a>),
 }
 

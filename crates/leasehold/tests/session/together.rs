@@ -117,7 +117,7 @@ async fn p46_after_a_lost_reply_both_are_given_back() {
     assert_eq!(locking.await.unwrap().unwrap().tokens(), [token(20), token(20)]);
 }
 
-/// A caller that only tries does not ask again: it would find its own leases, and be told that somebody else has them.
+/// A caller that only tries does not ask again: it would find its own leases, and take them for those of others.
 #[tokio::test]
 async fn p46_a_try_with_a_lost_reply_does_not_say_that_others_hold() {
     let (mut harness, asked) = harness(|_, _| Some(Err(gone()))).await;
