@@ -22,6 +22,7 @@
 //! - [`conformance`] is the suite that every store passes. Its cells come from enums and are counted.
 //! - [`differential`] has the parts of tests that run random histories on a real server and on the specification.
 //! - [`times`] measures each public call, from every kind of caller, against its documented bound.
+//! - [`part`] chooses the part of each large suite that runs.
 //! - [`process`] starts programs and workers, waits for them for a limited time, and kills them.
 //! - [`free_port`], [`boottime_us`] and [`wait_until`] are helpers that tests would otherwise write again, with bugs.
 //!
@@ -57,6 +58,7 @@ pub mod differential;
 pub mod forward;
 pub mod front;
 pub mod history;
+pub mod part;
 pub mod port;
 pub mod process;
 pub mod proxy;

@@ -233,9 +233,12 @@ impl Resp {
                 return Ok(value);
             }
             let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                n => self.unread.extend_from_slice(&chunk[..n]),
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(n) => self.unread.extend_from_slice(&chunk[..n]),
+                // A signal interrupts a read that has a time limit.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Preloaded libraries that change one system call of one process. They are compiled when needed, and each reads a number
 //! from a file.
 //!
-//! - `shims/skewclock.c` moves a server's wall clock: see [`Builder::skew`](crate::server::Builder::skew).
+//! - `skewclock.c`, of the hazards, moves a server's wall clock: see [`Builder::skew`](crate::server::Builder::skew).
 //! - `shims/slowfsync.c` makes its disk slow: see [`Builder::slow_fsync`](crate::server::Builder::slow_fsync).
 
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ impl Kind {
 
     fn source(self) -> &'static str {
         match self {
-            Self::SkewClock => include_str!("../shims/skewclock.c"),
+            Self::SkewClock => leasehold_hazards::live::SKEW_CLOCK,
             Self::SlowFsync => include_str!("../shims/slowfsync.c"),
         }
     }

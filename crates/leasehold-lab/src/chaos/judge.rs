@@ -12,6 +12,7 @@ use leasehold_testkit::history::{Event, History, Promise};
 
 use super::calm::Calm;
 use super::client::limit_of;
+use super::line::Line;
 use super::names::Names;
 use super::notes::{self, Call};
 
@@ -29,6 +30,8 @@ pub(crate) struct Score {
     pub(crate) calm_longest_us: u64,
     /// The grants per second of each round, before its faults.
     pub(crate) calm_grants_per_s: Vec<u64>,
+    /// Waiters whose place in a queue was judged.
+    pub(crate) in_line: u64,
 }
 
 /// The verdict on one round.
@@ -58,6 +61,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) begun_us: u64,
     pub(crate) calm_us: u64,
     pub(crate) calm: Calm,
+    pub(crate) line: Line,
     /// The bound after the repair.
     pub(crate) served_within: Duration,
 }
@@ -67,6 +71,7 @@ impl Judge {
     pub(crate) fn round(&mut self, evidence: Evidence<'_>, score: &mut Score) -> io::Result<Verdict> {
         let (mut events, calls) = read_all(&evidence)?;
         let shown = evidence.calm.judge(&calls, &events);
+        score.in_line += evidence.line.record(&mut events);
         score.calm_calls += shown.calls;
         score.calm_longest_us = score.calm_longest_us.max(shown.longest_us);
         let (begun_us, calm_us) = (evidence.begun_us, evidence.calm_us);
@@ -89,7 +94,8 @@ impl Judge {
         history.write(evidence.dir.join("merged.jsonl"))?;
         let names: BTreeSet<&str> = history.events.iter().filter_map(Event::name).collect();
         let limited = |rules: Rules, name: &str| rules.limited(name, limit_of(name));
-        let rules = names.into_iter().fold(Rules::mutex().served_within(evidence.served_within), limited);
+        let rules = Rules::mutex().served_within(evidence.served_within).overtaken_at_most(0);
+        let rules = names.into_iter().fold(rules, limited);
         let report = checker::check(&history, &rules);
         score.refused += report.refused;
         score.lost_updates += report.lost_updates;

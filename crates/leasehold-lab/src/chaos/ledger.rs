@@ -7,6 +7,7 @@ use leasehold_testkit::{Recorder, boottime_us};
 
 use super::calm::{Calm, Follow};
 use super::kind::Kind;
+use super::line::{Line, Place};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Inner>>);
@@ -21,6 +22,7 @@ struct Inner {
     /// A time at which each killed client was surely dead, by label.
     deaths: BTreeMap<String, u64>,
     calm: Calm,
+    line: Line,
 }
 
 impl Default for Inner {
@@ -33,6 +35,7 @@ impl Default for Inner {
             recorder,
             deaths: BTreeMap::new(),
             calm: Calm::default(),
+            line: Line::default(),
         }
     }
 }
@@ -93,6 +96,21 @@ impl Ledger {
     /// Returns the promises that are judged in this round.
     pub(crate) fn promised(&self) -> Calm {
         self.inner().calm.clone()
+    }
+
+    /// Records that a client was seen in a queue.
+    pub(crate) fn stands(&self, place: Place) {
+        self.inner().line.places.push(place);
+    }
+
+    /// Records that a holder of the queue was killed.
+    pub(crate) fn line_is_behind_a_death(&self) {
+        self.inner().line.is_behind_a_death = true;
+    }
+
+    /// Returns the queue of this round.
+    pub(crate) fn line(&self) -> Line {
+        self.inner().line.clone()
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<Kind, u64> {

@@ -32,6 +32,7 @@ mod ground;
 mod judge;
 mod kind;
 mod ledger;
+mod line;
 mod names;
 mod nemesis;
 mod node;

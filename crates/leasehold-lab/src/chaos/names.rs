@@ -33,6 +33,8 @@ pub(crate) enum Class {
     Revoked,
     /// For orders of the lab: its holder is killed, and the clock is set back.
     Bereft,
+    /// For orders of the lab: clients come one after the other, and are to be served in this order.
+    Line,
     /// A read-write lock.
     Rw,
     /// A semaphore.
@@ -62,6 +64,7 @@ impl Class {
             "own" => Self::Own,
             "revoked" => Self::Revoked,
             "bereft" => Self::Bereft,
+            "line" => Self::Line,
             "rw" => Self::Rw,
             "pool" => Self::Pool,
             "meet" => Self::Meet,
@@ -83,6 +86,7 @@ impl Class {
             // The longest lease that a quorum allows.
             Self::Revoked => 20_000,
             Self::Bereft => 4_500,
+            Self::Line => 1_500,
             Self::Own => 9_000,
             Self::Rw | Self::Pool | Self::Meet => 1_200,
             Self::Long => 2_000,
@@ -119,8 +123,10 @@ impl Names {
         let pools = if store.has_pools() { (RW, POOL, MEET) } else { (0, 0, 0) };
         let numbered = |class: &'static str, count| (0..count).map(move |i| format!("r{}.{class}{i}", self.round));
         let single = [self.hot(), format!("r{}.open", self.round), self.revoked(), self.bereft(), self.long()];
+        let line = store.keeps_order().then(|| self.line());
         single
             .into_iter()
+            .chain(line)
             .chain(numbered("warm", WARM))
             .chain(numbered("cold", COLD))
             .chain(numbered("far", FAR))
@@ -143,6 +149,10 @@ impl Names {
 
     pub(crate) fn bereft(self) -> String {
         format!("r{}.bereft", self.round)
+    }
+
+    pub(crate) fn line(self) -> String {
+        format!("r{}.line", self.round)
     }
 
     /// Returns the name that a client wants next.
@@ -170,7 +180,9 @@ impl Names {
             Class::Rw => format!("r{}.rw{}", self.round, random.below(RW)),
             Class::Pool => format!("r{}.pool{}", self.round, random.below(POOL)),
             Class::Meet => format!("r{}.meet{}", self.round, random.below(MEET)),
-            Class::Own | Class::Revoked | Class::Bereft => unreachable!("only orders of the lab use {class:?}"),
+            Class::Own | Class::Revoked | Class::Bereft | Class::Line => {
+                unreachable!("only orders of the lab use {class:?}")
+            }
         }
     }
 
@@ -193,11 +205,11 @@ mod tests {
         assert!(
             (0..200).map(|_| mortal()).all(|class| ![Class::Far, Class::Rw, Class::Pool, Class::Meet].contains(&class))
         );
-        assert_eq!(all.len() - names.all(Store::Quorum).len(), 6);
+        assert_eq!(all.len() - names.all(Store::Quorum).len(), 7);
         let count = |class| all.iter().filter(|name| Class::of(name) == class).count() as u64;
         let classes = [Class::Hot, Class::Warm, Class::Cold, Class::Open, Class::Far, Class::Long];
         assert_eq!(classes.map(count), [1, WARM, COLD, 1, FAR, 1]);
-        assert_eq!([Class::Own, Class::Revoked, Class::Bereft].map(count), [OWN, 1, 1]);
+        assert_eq!([Class::Own, Class::Revoked, Class::Bereft, Class::Line].map(count), [OWN, 1, 1, 1]);
         assert!(all.contains(&names.own("c6.3", RUNTIMES - 1)) && names.own("c0.1", 0) == "r12.own0");
         assert!(Names::is_of_epoch("e3.long") && !Names::is_of_epoch("r12.hot"));
     }

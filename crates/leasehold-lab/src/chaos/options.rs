@@ -45,6 +45,11 @@ impl Store {
         matches!(self, Self::Redis | Self::File)
     }
 
+    /// Whether waiters are served first come, first served. A quorum promises it only as far as its nodes agree.
+    pub(crate) const fn keeps_order(self) -> bool {
+        matches!(self, Self::Redis | Self::File)
+    }
+
     /// Returns the length of a run that must meet every kind of fault. A quorum of which most nodes have forgotten
     /// something is in quarantine for some three rounds.
     pub(crate) fn whole(self) -> Duration {

@@ -32,6 +32,8 @@ pub(crate) struct Report {
     pub(crate) calm_calls: u64,
     /// The longest time by which such a call outlasted its wait.
     pub(crate) calm_longest_us: u64,
+    /// Waiters that came one after the other, and whose order was judged.
+    pub(crate) in_line: u64,
     pub(crate) calm_grants_per_s_least: u64,
     pub(crate) calm_grants_per_s_mean: u64,
     pub(crate) faults: BTreeMap<String, u64>,
@@ -64,6 +66,10 @@ impl Report {
         if violations.is_empty() && score.calm_calls == 0 {
             violations.push("no call was judged while no store was broken".into());
         }
+        let is_whole = options.time >= options.store.whole();
+        if violations.is_empty() && is_whole && options.store.keeps_order() && score.in_line == 0 {
+            violations.push("the order of no waiter was judged".into());
+        }
         let (paths, clients): (BTreeMap<_, _>, BTreeMap<_, _>) =
             tallies.into_iter().partition(|(what, _)| what.starts_with(PATH));
         let times = |mark: &Mark| paths.get(&format!("{PATH}{}", mark.name())).copied().unwrap_or(0);
@@ -79,6 +85,7 @@ impl Report {
             unfenced_lost_updates: score.lost_updates,
             calm_calls: score.calm_calls,
             calm_longest_us: score.calm_longest_us,
+            in_line: score.in_line,
             calm_grants_per_s_least: calm.iter().min().copied().unwrap_or(0),
             calm_grants_per_s_mean: mean,
             faults: struck.iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect(),
@@ -110,6 +117,7 @@ impl Report {
         );
         let (calls, longest) = (self.calm_calls, Duration::from_micros(self.calm_longest_us));
         words += &format!("  {calls} calls were judged while no store was broken, the longest for {longest:.1?}\n");
+        words += &format!("  the order of {} waiters was judged\n", self.in_line);
         words += &format!(
             "  the fenced register: {} writes, {} old tokens refused; the unfenced one lost {} updates\n",
             self.fenced_writes, self.refused_by_the_fence, self.unfenced_lost_updates

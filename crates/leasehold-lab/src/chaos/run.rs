@@ -166,8 +166,8 @@ impl Run<'_> {
         let mut ours = recorder.history().events;
         ours.extend(stage.excuses.events(&all));
         let deaths = self.ledger.deaths();
-        let evidence =
-            Evidence { dir: &dir, deaths, ours, begun_us, calm_us, calm: self.ledger.promised(), served_within: bound };
+        let (calm, line) = (self.ledger.promised(), self.ledger.line());
+        let evidence = Evidence { dir: &dir, deaths, ours, begun_us, calm_us, calm, line, served_within: bound };
         match self.judge.round(evidence, &mut self.score) {
             Ok(verdict) => self.conclude(round, verdict, found, (took, bound)),
             Err(error) => self.violations.push(format!("the histories cannot be read: {error}")),

@@ -97,7 +97,7 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, informed: Vec<Waiter>
         token,
         why,
         base_us,
-        length_us,
+        length_us: by_a_slow_clock(sim, length_us),
         set_back: BTreeMap::new(),
         notified_us: 0,
         informed,
@@ -140,12 +140,18 @@ pub(super) fn renewed(sim: &Sim, name: &str, token: u64, left_us: u64) {
     let due_us = due_us(sim, left_us);
     let is_it = |ended: &&mut Ended| ended.why != Why::Revocation && ended.is_of(name, token);
     for ended in lock(&sim.follow.0).values_mut().filter(is_it) {
-        (ended.base_us, ended.length_us) = (due_us.max(ended.base_us), left_us.max(ended.length_us));
+        (ended.base_us, ended.length_us) =
+            (due_us.max(ended.base_us), by_a_slow_clock(sim, left_us).max(ended.length_us));
     }
 }
 
 fn due_us(sim: &Sim, left_us: u64) -> u64 {
-    sim.exec.now_us() + left_us + SECOND_US + sim.plan.soon_us()
+    sim.exec.now_us() + by_a_slow_clock(sim, left_us) + SECOND_US + sim.plan.soon_us()
+}
+
+/// Returns how long a time of the store or of a waiter may really take.
+fn by_a_slow_clock(sim: &Sim, us: u64) -> u64 {
+    us + us / 1_000_000 * sim.plan.drift_ppm.unsigned_abs()
 }
 
 fn check_at(sim: &Arc<Sim>, number: u64, due_us: u64) {

@@ -52,6 +52,7 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant::P19ForgetsUsed,
     Mutant::P19ReservesForAll,
     Mutant::P19RunsAhead,
+    Mutant::P19BurntIsSuccessor,
     Mutant::P20NeverEnds,
     Mutant::P20IgnoresStrict,
     Mutant::P20PassesLate,

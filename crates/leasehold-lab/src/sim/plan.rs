@@ -134,7 +134,31 @@ impl Plan {
             plan.of_holders(&mut rng);
         }
         plan.with_pools(&mut rng);
+        if rng.percent(3) {
+            plan.revoked_in_silence(&mut rng);
+        }
         plan
+    }
+
+    /// Sets up a plan in which leases are revoked, and the messages about it are lost. No other client wants the lock, so
+    /// the former holder learns of the loss by its next request. Then the reason that its guards report is judged.
+    fn revoked_in_silence(&mut self, rng: &mut Rng) {
+        self.leases_ms.truncate(1);
+        self.leases_ms[0] = self.leases_ms[0].max(2_000);
+        self.alone();
+        (self.cancels, self.revokes) = (0, 4);
+        self.faults = vec![(Kind::LosePushes, 1)];
+        self.chaos_us = rng.between(4, 12) * 1_000_000;
+        self.fault_every_us = rng.scaled(100_000, 2_000_000);
+    }
+
+    /// Leaves one client that always wants the lock, so local hand-over continues for as long as answers and tokens
+    /// arrive.
+    fn alone(&mut self) {
+        (self.clients, self.workers, self.alike, self.plain) = (1, 8, 100, 100);
+        (self.remote, self.panics, self.lingers) = (0, 0, 0);
+        (self.think_us, self.section_us) = (1_000, 1_000);
+        self.names.truncate(1);
     }
 
     /// Sets up a plan in which holders die, or stand still until an operator revokes; clocks are set back; and messages
@@ -181,11 +205,7 @@ impl Plan {
             (self.slow_in, self.revokes) = (0, 0);
         }
         if rng.percent(25) {
-            // There is no other client, so local hand-over continues for as long as answers and tokens arrive.
-            (self.clients, self.workers, self.alike, self.plain) = (1, 8, 100, 100);
-            (self.remote, self.panics, self.lingers) = (0, 0, 0);
-            (self.think_us, self.section_us) = (1_000, 1_000);
-            self.names.truncate(1);
+            self.alone();
             if rng.percent(50) {
                 // No fault interferes at all.
                 self.faults.clear();

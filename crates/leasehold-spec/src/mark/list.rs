@@ -234,7 +234,7 @@ marks! {
     ReturnRepeated,
     /// P13: a release or a leave was given up: the lease has ended at the store by itself.
     ReturnExpired,
-    /// P13: a release was repeated to another run of the store.
+    /// P13: what was released was left at another run of the store.
     ReleaseSaidAgain,
     /// P14: the reply to a leave was not the last statement about its attempt.
     LeaveAgain,

@@ -58,6 +58,8 @@ pub enum Mutant {
     P10TellsOnce,
     /// P10: a waiter ignores the message that the lease ends earlier.
     P10WaitsOn,
+    /// P10: a grant whose revocation came before it is not released.
+    P10ForgetsUnentered,
     /// P11: a waiter joins the queue before its inbox is proved.
     P11NoProof,
     /// P11: a client uses a replica like a primary.
@@ -78,6 +80,10 @@ pub enum Mutant {
     P13RenewsOnce,
     /// P13: an unanswered release is not repeated.
     P13ReleaseOnce,
+    /// P13: a new run of the store gets the releases of old tokens, and not leaves.
+    P13SameToken,
+    /// P13: what one new run has confirmed is not repeated to the next.
+    P13SecondRun,
     /// P14: the first reply to a leave closes the attempt.
     P14FirstLeave,
     /// P14: a push for an unknown ID is ignored.

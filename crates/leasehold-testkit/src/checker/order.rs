@@ -100,25 +100,15 @@ fn above<'g, 'a>(earlier: Option<&'g Grant<'a>>, later: &'g Grant<'a>) -> Option
 }
 
 /// Counts how often a waiter was overtaken: by grants with a smaller token whose attempt began when the waiter was known
-/// to wait.
+/// to wait. Where a store has lost its records, a grant can have a smaller token although it began after the wait.
 fn overtaking(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
-    let mut tokens: Vec<u64> = lock.grants.iter().map(|grant| grant.token).collect();
-    tokens.sort_unstable();
-    let rank = |token: u64| tokens.partition_point(|&t| t < token);
-
-    let mut later: Vec<&Grant<'_>> = lock.grants.iter().collect();
-    later.sort_by_key(|grant| std::cmp::Reverse(grant.asked_us));
-    let mut waiters: Vec<(u64, &Grant<'_>)> =
+    let waiters: Vec<(u64, &Grant<'_>)> =
         lock.grants.iter().filter_map(|grant| Some((grant.queued_us?, grant))).collect();
-    waiters.sort_by_key(|(queued_us, _)| std::cmp::Reverse(*queued_us));
-
-    let mut asked_later = Counts::new(tokens.len());
-    let mut later = later.into_iter().peekable();
-    for (queued_us, waiter) in waiters {
-        while let Some(grant) = later.next_if(|grant| grant.asked_us > queued_us) {
-            asked_later.add(rank(grant.token));
-        }
-        let times = asked_later.below(rank(waiter.token));
+    let since_queued = smaller_tokens(lock, waiters.iter().map(|(queued_us, waiter)| (*queued_us, waiter.token)));
+    let since_granted = smaller_tokens(lock, waiters.iter().map(|(_, waiter)| (waiter.granted_us, waiter.token)));
+    for ((queued_us, waiter), (earlier, later)) in waiters.into_iter().zip(since_queued.into_iter().zip(since_granted))
+    {
+        let times = earlier.saturating_sub(later);
         report.overtaken_most = report.overtaken_most.max(times);
         if rules.max_overtaken.is_some_and(|most| times > most) {
             let (name, client) = (lock.name.into(), waiter.client.into());
@@ -126,6 +116,28 @@ fn overtaking(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
             report.found(Violation::Overtaken { name, client, token: waiter.token, times }, excuse);
         }
     }
+}
+
+/// Returns, for each time and token, how many grants have a smaller token and an attempt that began after this time.
+fn smaller_tokens(lock: &Lock<'_>, of: impl Iterator<Item = (u64, u64)>) -> Vec<u64> {
+    let mut tokens: Vec<u64> = lock.grants.iter().map(|grant| grant.token).collect();
+    tokens.sort_unstable();
+    let rank = |token: u64| tokens.partition_point(|&t| t < token);
+    let mut latest_first: Vec<&Grant<'_>> = lock.grants.iter().collect();
+    latest_first.sort_by_key(|grant| std::cmp::Reverse(grant.asked_us));
+    let mut questions: Vec<(u64, u64, usize)> = of.enumerate().map(|(nth, (us, token))| (us, token, nth)).collect();
+    questions.sort_by_key(|(us, ..)| std::cmp::Reverse(*us));
+
+    let mut answers = vec![0; questions.len()];
+    let mut asked_later = Counts::new(tokens.len());
+    let mut latest_first = latest_first.into_iter().peekable();
+    for (us, token, nth) in questions {
+        while let Some(grant) = latest_first.next_if(|grant| grant.asked_us > us) {
+            asked_later.add(rank(grant.token));
+        }
+        answers[nth] = asked_later.below(rank(token));
+    }
+    answers
 }
 
 /// Counts how many of the numbers so far are below another one (a Fenwick tree).

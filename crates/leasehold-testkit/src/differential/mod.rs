@@ -18,7 +18,7 @@ mod play;
 pub use harness::{Harness, TTL_TOLERANCE_US};
 pub use inbox::Inbox;
 pub use log::{Log, Seen};
-pub use play::play;
+pub use play::{play, rare_at_least};
 
 /// Names with every sort of special character.
 pub const NAMES: [&str; 4] = ["orders/42", "a b {c} 100%", "Ä", "}"];

@@ -5,16 +5,17 @@ use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::Seen;
+use crate::part::Part;
 
 /// The number of threads, each with a server of its own.
 const THREADS: u64 = 2;
 
 /// Plays the histories of a test. `LEASEHOLD_SEED=…` repeats one history, `LEASEHOLD_HISTORIES=…` sets their number,
-/// which is otherwise `full`, and `LEASEHOLD_FIRST_SEED=…` sets the first seed. Each thread starts a rig, plays seeds on
-/// it, and ends it.
+/// which is otherwise `full` or the [`Part`]'s share of it, and `LEASEHOLD_FIRST_SEED=…` sets the first seed. Each thread
+/// starts a rig, plays seeds on it, and ends it.
 ///
-/// Returns the cases that the histories have seen, if there were as many as in a full run. A smaller number is set to look
-/// for one flaw, and may miss cases.
+/// Returns the cases that the histories have seen, unless a smaller number was set: that looks for one flaw, and may miss
+/// cases.
 ///
 /// # Panics
 /// If a history fails, after its seed was printed.
@@ -33,7 +34,8 @@ pub fn play<R>(
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
     let first = from_environment("LEASEHOLD_FIRST_SEED").unwrap_or(u64::from(now.subsec_nanos()) * 1_000);
-    let histories = from_environment("LEASEHOLD_HISTORIES").unwrap_or(full);
+    let share = Part::chosen().count(full);
+    let histories = from_environment("LEASEHOLD_HISTORIES").unwrap_or(share);
     // Each thread plays every n-th history.
     let play_all = |thread: u64| {
         let mut rig = start();
@@ -56,7 +58,13 @@ pub fn play<R>(
         seen
     });
     println!("{histories} histories from seed {first}: {seen:#?}");
-    (histories >= full).then_some(seen)
+    (histories >= share).then_some(seen)
+}
+
+/// Returns how often a run must have seen a rare case: a part of the histories must have met it at all.
+#[must_use]
+pub fn rare_at_least() -> u64 {
+    if Part::chosen().is_whole() { 20 } else { 1 }
 }
 
 fn from_environment(name: &str) -> Option<u64> {

@@ -33,7 +33,7 @@ pub(crate) fn read(path: &str) -> String {
 /// Whether a page may link to it: a file, a directory that has files, or a picture.
 pub(crate) fn exists(paths: &BTreeSet<String>, path: &str) -> bool {
     let folder = format!("{}/", path.trim_end_matches('/'));
-    let is_picture = || path.ends_with(".svg") && root().join(path).is_file();
+    let is_picture = || (path.ends_with(".svg") || path.ends_with(".png")) && root().join(path).is_file();
     paths.contains(path) || paths.iter().any(|file| file.starts_with(&folder)) || is_picture()
 }
 

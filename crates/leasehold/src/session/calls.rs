@@ -58,7 +58,7 @@ pub(crate) async fn acquire(
             Verdict::Busy => return Ok(None),
             // P52: a second attempt would arrive at the next round.
             Verdict::Again if terms.is_arrival() && !is_on(Mutant::P52ArrivesAgain) => return Err(Error::broken()),
-            // Only an attempt that waits for a notification is told its place.
+            // Only an attempt that waits for a notification receives its place.
             Verdict::Again | Verdict::Queued { .. } => {}
             Verdict::Failed(error) => return Err(error),
         }

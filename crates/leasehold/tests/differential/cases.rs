@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use leasehold_spec::{Answer, Event, From, Grant, GrantId, Kind, Lapse, Op, Outcome, Refusal, Renew, Resource, Rest};
-use leasehold_testkit::differential::Seen;
+use leasehold_testkit::differential::{Seen, rare_at_least};
 
 /// The model before a step, by which its case is recognized.
 pub(crate) struct Before {
@@ -146,7 +146,7 @@ fn check(seen: &Seen, (outcomes, part): (&[&str], u64), rare: &[&str]) {
         assert!(count(outcome) * part >= all, "{outcome}: {} of {all}, less than one in {part}", count(outcome));
     }
     for rare in rare {
-        assert!(count(rare) >= 20, "{rare}: only {}", count(rare));
+        assert!(count(rare) >= rare_at_least(), "{rare}: only {}", count(rare));
     }
 }
 

@@ -96,14 +96,19 @@ impl Rig {
         self.harness.now_us()
     }
 
-    /// Moves the clock of the server. A record that is forgotten by then does not come back, even if the clock steps back.
+    /// Moves the clock of the server. A record that is forgotten before or after that does not come back, even if the clock
+    /// steps back.
     pub(crate) fn move_clock(&mut self, by_us: i64, locks: &mut [Lock]) {
+        self.forget_ended(locks);
         self.harness.move_clock(by_us);
         self.log.push(Done::Clock(by_us));
-        for lock in locks {
-            self.steer_clear(lock);
-            self.forget(lock);
-        }
+        self.forget_ended(locks);
+    }
+
+    /// Forgets the models of all names whose keys have ended. To step away from the end of one can lead to that of another.
+    fn forget_ended(&mut self, locks: &mut [Lock]) {
+        while locks.iter().any(|lock| self.harness.steer_clear(lock.end_us())) {}
+        locks.iter_mut().for_each(|lock| self.forget(lock));
     }
 
     fn steer_clear(&mut self, lock: &mut Lock) {

@@ -18,6 +18,7 @@ mod histories;
 mod layouts;
 mod life;
 mod revoked;
+mod rows;
 mod shares;
 mod slow;
 mod stored;

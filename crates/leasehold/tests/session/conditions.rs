@@ -67,7 +67,9 @@ async fn relock(harness: &mut Harness, waiter: GrantId) -> Request {
                 harness.reply(request, Outcome::Left { was: Was::Queued }, 9);
             }
             // A new run may have forgotten that the lock was released.
-            Op::Release { token: of, .. } if *of == token(7) => harness.reply(request, Outcome::NotHeld, 9),
+            Op::Leave { used, .. } if *used == token(7) => {
+                harness.reply(request, Outcome::Left { was: Was::Absent }, 9);
+            }
             other => panic!("not the lock: {other:?}"),
         }
     }

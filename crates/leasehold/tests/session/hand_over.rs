@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::seam::{Message, World};
 use leasehold::{ErrorKind, LostReason, Released};
-use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Name, Op, Outcome, Rest, Token, Was};
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Name, Op, Outcome, Rest, Was};
 use tokio::time::timeout;
 
 use crate::harness::{Altered, Harness, MS, pause, queued, token};
@@ -325,7 +325,8 @@ async fn p10_a_revocation_that_overtakes_its_grant_prevents_entry() {
     while !is_left || again.is_none() {
         let request = harness.next().await;
         match request.op.clone() {
-            Op::Leave { id, used: Token::NONE } if id == acquire.id => {
+            Op::Leave { id, used } if id == acquire.id => {
+                assert_eq!(used, token(7));
                 is_left = true;
                 harness.reply(request, Outcome::Left { was: Was::Granted }, 7);
             }
@@ -334,6 +335,43 @@ async fn p10_a_revocation_that_overtakes_its_grant_prevents_entry() {
         }
     }
     drop(late.reply.send(Ok(harness.answer(Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7))));
+    harness.reply(again.unwrap(), Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
+    assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
+}
+
+/// The same, and the message of the grant is lost: only that of the revocation comes. The store keeps a grant that is not
+/// released until the grace is over, and its place would be free for nobody.
+#[tokio::test]
+async fn p10_a_grant_that_came_only_as_revoked_is_released() {
+    let mut harness = Harness::new().await;
+    let locking = harness.lock(30_000);
+    let (request, waiter) = harness.next_acquire().await;
+    harness.reply(request, queued(42, 60_000), 6);
+    pause(50).await;
+    harness.deliver(Delivery {
+        to: waiter.id.session,
+        now_us: harness.store.server_us(),
+        contention: Contention::Others,
+        rest: Rest::Done,
+        id: waiter.id,
+        token: token(7),
+        left_us: 60_000 * MS,
+        event: Event::Revoked,
+        range: 1,
+    });
+    let (mut is_released, mut again) = (false, None);
+    while !is_released || again.is_none() {
+        let request = harness.next().await;
+        match request.op.clone() {
+            Op::Release { id, token: released, .. } if id == waiter.id => {
+                assert_eq!(released, token(7));
+                is_released = true;
+                harness.reply(request, Outcome::Released, 7);
+            }
+            Op::Acquire(anew) if anew.id != waiter.id => again = Some(request),
+            other => panic!("{other:?}"),
+        }
+    }
     harness.reply(again.unwrap(), Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
 }

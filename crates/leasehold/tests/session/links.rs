@@ -232,6 +232,18 @@ async fn a_damaged_record_fails_its_own_callers_and_breaks_no_link() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
 }
 
+/// The wait is over before the session has asked again. The store has replied, so nobody has to look at the network.
+#[tokio::test]
+async fn a_short_wait_for_a_damaged_record_reports_the_damage() {
+    let mut harness = Harness::new().await;
+    let mutex = harness.leasehold.mutex("damaged");
+    let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(20)).await });
+    let request = harness.next().await;
+    drop(request.reply.send(Err(Fault::Damaged(any_error()))));
+    let error = timeout(Duration::from_secs(10), trying).await.expect("notified").unwrap().unwrap_err();
+    assert_eq!((error.reason(), error.may_have_acted()), (any_error().reason(), true));
+}
+
 /// One request stays unanswered, and other requests on the same connection are answered all the time. The server is
 /// behind, and the ping waits there like every other request. Returns whether the connection is given up before
 /// `within_ms`.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::{ErrorKind, LostReason, ReadGuard, UpgradeableReadGuard, WriteGuard};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Event, GrantId, LostHow, Mode, Op, Outcome, Patience, Refusal, Rest, Take,
+    Was,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -101,14 +102,15 @@ async fn p37_at_a_new_run_the_upgraded_grant_is_released() {
     drop(guard);
     let release = harness.next().await;
     harness.reply(release, Outcome::Released, 8);
+    pause(50).await;
     *harness.store.run.lock().unwrap() = "another run".into();
     harness.break_session_link();
     let mut released = Vec::new();
     while released.len() < 2 {
         let release = timeout(Duration::from_secs(5), harness.next()).await.expect("both are released");
-        let Op::Release { id, token, .. } = release.op else { panic!("{:?}", release.op) };
-        released.push((id, token));
-        harness.reply(release, Outcome::NotHeld, 8);
+        let Op::Leave { id, used } = release.op else { panic!("{:?}", release.op) };
+        released.push((id, used));
+        harness.reply(release, Outcome::Left { was: Was::Absent }, 8);
     }
     assert_eq!(released, [(read, token(7)), (upgrade, token(8))]);
 }
@@ -199,7 +201,7 @@ async fn p38_an_upgrade_that_could_not_try_once_more_is_left() {
     while harness.try_next().is_some() {}
     harness.store.is_away.store(false, Ordering::SeqCst);
     let leave = harness.next_but(|op| !matches!(op, Op::Leave { id: left, .. } if *left == id)).await;
-    harness.reply(leave, Outcome::Left { was: leasehold_spec::Was::Granted }, 8);
+    harness.reply(leave, Outcome::Left { was: Was::Granted }, 8);
 }
 
 /// A dropped upgrade ends both: nobody can tell which of the two the store has.
@@ -216,7 +218,7 @@ async fn a_dropped_upgrade_leaves_and_releases() {
             Op::Release { id, .. } if id == read => ended[1] = true,
             ref other => panic!("unexpected: {other:?}"),
         }
-        let outcome = if ended[1] { Outcome::Released } else { Outcome::Left { was: leasehold_spec::Was::Queued } };
+        let outcome = if ended[1] { Outcome::Released } else { Outcome::Left { was: Was::Queued } };
         harness.reply(request, outcome, 7);
     }
 }
@@ -279,7 +281,7 @@ async fn p38_a_caller_keeps_its_read_guard_only_when_no_upgrade_can_follow() {
                 harness.reply(request, Outcome::Busy { left_us: 60_000 * MS }, 7);
             }
             Op::Leave { id, .. } if id == acquire.id => {
-                harness.reply(request, Outcome::Left { was: leasehold_spec::Was::Absent }, 7);
+                harness.reply(request, Outcome::Left { was: Was::Absent }, 7);
             }
             ref other => panic!("unexpected: {other:?}"),
         }
@@ -363,7 +365,7 @@ async fn p10_an_upgrade_of_a_revoked_reader_asks_at_once() {
         match request.op {
             Op::Release { id, .. } if id == read => break,
             Op::Leave { id, .. } if id == upgrade => {
-                harness.reply(request, Outcome::Left { was: leasehold_spec::Was::Absent }, 7);
+                harness.reply(request, Outcome::Left { was: Was::Absent }, 7);
             }
             ref other => panic!("unexpected: {other:?}"),
         }
@@ -389,7 +391,7 @@ async fn p38_a_try_on_a_connection_that_stands_still_is_not_forgotten() {
                 harness.reply(request, Outcome::Busy { left_us: 60_000 * MS }, 7);
             }
             Op::Leave { id, .. } if id == acquire.id => {
-                harness.reply(request, Outcome::Left { was: leasehold_spec::Was::Absent }, 7);
+                harness.reply(request, Outcome::Left { was: Was::Absent }, 7);
             }
             ref other => panic!("unexpected: {other:?}"),
         }

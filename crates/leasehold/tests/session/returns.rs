@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use leasehold::{LostReason, Released};
-use leasehold_spec::{Contention, Delivery, Event, Op, Outcome, Rest, Token, Was};
+use leasehold_spec::{Contention, Delivery, Event, LostHow, Op, Outcome, Renew, Rest, Token, Was};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -69,19 +69,72 @@ async fn p14_an_acquire_that_is_too_late_to_be_carried_out_is_forgotten() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::NotHeld);
 }
 
+/// A failover can bring back a state in which the attempt still waited. If it is an upgrade, the release of another reader
+/// grants it anew, for a whole lease. A release of the old token would not find that grant. The next failover can bring it
+/// back again.
 #[tokio::test]
-async fn p13_a_release_is_repeated_to_another_run() {
+async fn p13_each_later_run_gets_a_leave_of_what_was_released() {
     let mut harness = Harness::new().await;
     let guard = harness.locked(30_000, 7).await;
     let releasing = tokio::spawn(guard.release());
-    let first = harness.next().await;
-    let release = first.op.clone();
-    harness.reply(first, Outcome::Released, 7);
+    let release = harness.next().await;
+    let Op::Release { id, token, used } = release.op else { panic!("{:?}", release.op) };
+    assert_eq!(used, token);
+    harness.reply(release, Outcome::Released, 7);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    for (run, was) in
+        [("second", Was::Granted), ("third", Was::Absent), ("fourth", Was::Queued), ("fifth", Was::Absent)]
+    {
+        *harness.store.run.lock().unwrap() = run.into();
+        harness.break_session_link();
+        let again = harness.next().await;
+        assert_eq!(again.op, Op::Leave { id, used }, "the {run} run");
+        harness.reply(again, Outcome::Left { was }, 7);
+        pause(50).await;
+        harness.expect_no_request();
+    }
+}
+
+/// The same, and the first run did not answer the release.
+#[tokio::test]
+async fn p13_a_later_run_gets_a_leave_for_a_release_without_an_answer() {
+    let mut harness = Harness::new().await;
+    let guard = harness.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let release = harness.next().await;
+    let Op::Release { id, .. } = release.op else { panic!("{:?}", release.op) };
     *harness.store.run.lock().unwrap() = "second".into();
     harness.break_session_link();
-    let again = harness.next().await;
-    assert_eq!(again.op, release);
+    drop(release);
+    let leave = harness.next().await;
+    assert_eq!(leave.op, Op::Leave { id, used: token(7) });
+    harness.reply(leave, Outcome::Left { was: Was::Absent }, 9);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released, "the first run may have done it");
+}
+
+/// A grant is held while the store fails over. The new run may have brought back an earlier state, unless it confirms the
+/// grant.
+#[tokio::test]
+async fn p13_a_grant_that_a_later_run_has_not_confirmed_is_left() {
+    for is_confirmed in [false, true] {
+        let mut harness = Harness::new().await;
+        let guard = harness.locked(3_000, 7).await;
+        *harness.store.run.lock().unwrap() = "second".into();
+        harness.break_session_link();
+        let renewal = harness.next().await;
+        let Op::Renew(Renew { id, .. }) = renewal.op else { panic!("{:?}", renewal.op) };
+        if is_confirmed {
+            harness.reply(renewal, Outcome::Renewed { left_us: 3_000 * MS }, 7);
+            pause(50).await;
+        } else {
+            harness.reply(renewal, Outcome::Lost { how: LostHow::NotHeld }, 9);
+            assert_eq!(guard.lost().await.reason(), LostReason::Superseded);
+        }
+        drop(guard);
+        let end = harness.next().await;
+        let (token, used) = (token(7), token(7));
+        assert_eq!(end.op, if is_confirmed { Op::Release { id, token, used } } else { Op::Leave { id, used } });
+    }
 }
 
 /// A leave that ended a grant is equivalent to a release.
@@ -125,7 +178,7 @@ async fn p13_a_release_of_a_revoked_grant_is_repeated_to_another_run() {
     harness.expect_no_request();
     *harness.store.run.lock().unwrap() = "second".into();
     harness.break_session_link();
-    assert_eq!(harness.next().await.op, Op::Release { id: acquire.id, token: token(7), used: token(7) });
+    assert_eq!(harness.next().await.op, Op::Leave { id: acquire.id, used: token(7) });
 }
 
 /// The same while a re-check is unanswered: the guard is returned by a leave, and the leave finds that the revocation

@@ -414,7 +414,7 @@ async fn p19_a_repeated_release_reports_the_used_tokens() {
     *harness.store.run.lock().unwrap() = "second".into();
     harness.break_session_link();
     let to_another = harness.next().await;
-    assert_eq!(to_another.op, said);
+    assert_eq!(to_another.op, Op::Leave { id, used: token(9) });
 }
 
 /// The push says how many tokens there are. The reply to its claim does not.

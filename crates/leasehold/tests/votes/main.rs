@@ -39,6 +39,6 @@ fn random_histories() {
     let Some(seen) = seen else { return };
     for wanted in WANTED {
         let count = seen.get(wanted).copied().unwrap_or(0);
-        assert!(count >= 20, "{wanted}: only {count}");
+        assert!(count >= differential::rare_at_least(), "{wanted}: only {count}");
     }
 }

@@ -7,6 +7,7 @@
 //! | `end RUNTIME` | ends a runtime in the background, and starts another with new tasks | `struck EndRuntime` when it has dropped a task that waited or held |
 //! | `probe RUNTIME MS` | calls from all other runtimes for this time, and notes each call | |
 //! | `hold NAME LEASE_MS MS` | acquires a lock, and holds it for this time | |
+//! | `line NAME LEASE_MS MS` | the same, in strict order | |
 //! | `drain MS` | ends its work, and waits for all pending calls, for this time at most | `stuck …` for each that did not end; `drained {tally}` |
 //!
 //! It connects when its first round begins, from one of its runtimes, and retries while the server is away. It dies with
@@ -105,8 +106,10 @@ async fn obey(settings: Settings) {
             }
             (["end", at], Some(work)) => work.replace(index(at)),
             (["probe", at, time], Some(work)) => work.probe(index(at), ms(time)),
-            (["hold", name, lease, time], Some(work)) => work.hold(name, ms(lease), ms(time)),
-            (["end" | "probe" | "hold", ..], None) => {}
+            ([order @ ("hold" | "line"), name, lease, time], Some(work)) => {
+                work.hold(name, *order == "line", (ms(lease), ms(time)));
+            }
+            (["end" | "probe" | "hold" | "line", ..], None) => {}
             _ => panic!("not an order: {line}"),
         }
     }
@@ -186,10 +189,12 @@ impl Work {
         }
     }
 
-    fn hold(&mut self, name: &str, lease: Duration, time: Duration) {
+    fn hold(&mut self, name: &str, is_strict: bool, (lease, time): (Duration, Duration)) {
         let (at, name) = (self.random.index(RUNTIMES), name.to_owned());
         self.spawn(at, None, move |shift, client, me| async move {
-            ordered::hold(&shift, &client, &me, (&name, lease, time)).await;
+            let mutex = client.mutex(&name).lease(lease);
+            let mutex = if is_strict { mutex.fair() } else { mutex };
+            ordered::hold(&shift, &mutex, &me, (&name, time)).await;
         });
     }
 

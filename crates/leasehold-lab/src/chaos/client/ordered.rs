@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::Leasehold;
+use leasehold::{Leasehold, Mutex};
 use leasehold_testkit::history::{Ended, GaveUp};
 
 use super::super::names::Class;
@@ -16,10 +16,10 @@ use super::shift::Shift;
 const PROMPT: Duration = Duration::ZERO;
 
 /// Holds a lock for this time, or until the round is over.
-pub(super) async fn hold(shift: &Shift, client: &Leasehold, me: &str, (name, lease, time): (&str, Duration, Duration)) {
+pub(super) async fn hold(shift: &Shift, mutex: &Mutex, me: &str, (name, time): (&str, Duration)) {
     shift.doing(me, "lock, as ordered", name);
     let attempt = shift.recorder.attempt(name, me);
-    match client.mutex(name).lease(lease).lock().await {
+    match mutex.lock().await {
         Ok(guard) => {
             let held = attempt.granted(guard.token().get());
             shift.doing(me, "hold, as ordered", name);

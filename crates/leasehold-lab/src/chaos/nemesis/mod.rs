@@ -4,6 +4,7 @@
 //! fault is counted when it is seen to strike, not when it begins.
 
 mod clients;
+mod line;
 mod network;
 mod server;
 mod solo;
@@ -37,6 +38,7 @@ impl<'a> Nemesis<'a> {
 
     /// Carries the plan out, and repairs everything.
     pub(crate) fn play(mut self, round: &Round, stop: &Stop) -> Result<(), Interrupted> {
+        self.line(round.seed, stop)?;
         self.solo(&round.solo, stop)?;
         let begun = Instant::now();
         let mut begins = round.strikes.iter().peekable();

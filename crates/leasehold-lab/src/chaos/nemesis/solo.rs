@@ -33,6 +33,8 @@ const POLL: Duration = Duration::from_millis(10);
 const MARGIN: Duration = Duration::from_millis(300);
 /// The graces of revocations, in milliseconds.
 const GRACE_MS: (u64, u64) = (200, 1_000);
+/// The lease of a waiter on a quorum that can be killed while it holds. It ends before the round does.
+const BRIEF_LEASE: Duration = Duration::from_secs(3);
 /// The leases of holders that are killed, in milliseconds.
 const BEREFT_MS: (u64, u64) = (1_000, 1_500);
 /// How far the clock is set back behind them, in seconds, by weight: mostly for longer than the promise lasts, seldom by
@@ -90,10 +92,12 @@ impl Nemesis<'_> {
             return self.ledger.note(KIND, "no client holds");
         };
         // The re-checks of such leases come later than the promise, so a waiter must be notified. A waiter that is
-        // killed in the mix leaves no long lease behind: it is handed a claim, which it releases before the renewal.
+        // killed in the mix must leave no long lease behind. One server hands it a claim, which it releases before the
+        // renewal. But nodes give their votes for the whole lease.
+        let mortal_lease = if self.stage.store == Store::Quorum { lease.min(BRIEF_LEASE) } else { lease };
         let mut waiting = vec![(keepers[1], lease)];
         if dice.chance(50) {
-            waiting.extend(self.mortals(dice).into_iter().take(2).map(|slot| (slot, lease)));
+            waiting.extend(self.mortals(dice).into_iter().take(2).map(|slot| (slot, mortal_lease)));
         }
         if !self.wait(&waiting, &name) {
             return self.ledger.note(KIND, "not all clients wait");
@@ -203,7 +207,7 @@ impl Nemesis<'_> {
     }
 
     /// Polls until the lock is in the wanted state. Returns `false` if it is not in time.
-    fn wait_until(&self, name: &str, until: Instant, wanted: impl Fn(&Inspection) -> bool) -> bool {
+    pub(super) fn wait_until(&self, name: &str, until: Instant, wanted: impl Fn(&Inspection) -> bool) -> bool {
         while Instant::now() < until {
             if self.stage.seen(name).is_some_and(|seen| wanted(&seen)) {
                 return true;
@@ -214,7 +218,7 @@ impl Nemesis<'_> {
     }
 
     /// Returns the slots of clients that may be killed, in random order.
-    fn mortals(&self, dice: &mut Random) -> Vec<usize> {
+    pub(super) fn mortals(&self, dice: &mut Random) -> Vec<usize> {
         let mut slots: Vec<usize> = (0..CLIENTS).filter(|slot| !is_keeper(*slot)).collect();
         dice.shuffle(&mut slots);
         slots

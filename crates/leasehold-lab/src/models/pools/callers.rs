@@ -70,8 +70,8 @@ impl Pool {
             }
             Call::Release(n) => {
                 let Phase::Holding { token, .. } = session.attempts[n as usize].phase else { return };
-                // P11: a re-check without a reply may take the lease anew.
-                if session.is_open(n, Ask::asks) {
+                // P11: a re-check without a reply may take the lease anew. P13: an earlier run may have granted it.
+                if session.is_open(n, Ask::asks) || session.attempts[n as usize].is_of_earlier_run {
                     return session.leave(tick, n);
                 }
                 session.attempts[n as usize].phase = Phase::Over;

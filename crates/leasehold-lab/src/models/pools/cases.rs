@@ -26,6 +26,8 @@ pub(in crate::models) enum Slip {
     RollsBack,
     /// P40: a resize without a reply is sent again.
     RepeatsResize,
+    /// P13: a new run of the store gets releases of old tokens.
+    SameToken,
 }
 
 /// A violation of a property.
@@ -45,6 +47,7 @@ pub(in crate::models) enum Harm {
     WritesAgain,
     NeverFits,
     Undone,
+    HeldByNobody,
 }
 
 impl Play {
@@ -70,6 +73,7 @@ impl Harm {
             Self::WritesAgain => "a lowered holder believes that it is a writer again",
             Self::NeverFits => "a waiter that can never fit stays at the head",
             Self::Undone => "a late resize undoes a later one",
+            Self::HeldByNobody => "a grant stays for a lease, and nobody holds or returns it",
         }
     }
 }
@@ -87,6 +91,13 @@ const fn session(slip: Slip) -> Off {
 }
 
 pub(super) const ALL: &[Case] = &[
+    case(
+        "P13",
+        "a new run gets releases of old tokens",
+        session(Slip::SameToken),
+        &scenes::FAILOVER,
+        Harm::HeldByNobody,
+    ),
     case(
         "P31",
         "clients that disagree about the limit are all admitted",

@@ -1,6 +1,6 @@
 //! The state of the model: one store, the sessions, the clock, and the effect of each event on them.
 
-use leasehold_spec::{GrantId, Resource, Take};
+use leasehold_spec::{GrantId, Resource, Take, Token};
 use stateright::{Model, Property};
 
 use super::callers::Call;
@@ -17,6 +17,8 @@ pub(in crate::models) struct Pool {
     pub(super) store: Resource,
     pub(super) sessions: Vec<Session>,
     pub(super) budget: Budget,
+    /// The state that the store fails over to.
+    replica: Option<Resource>,
     /// How many resizes of the scene the store has carried out.
     pub(super) resized: u8,
     /// The violations that were noted so far: one bit for each.
@@ -43,6 +45,10 @@ pub(in crate::models) enum Act {
     Crash(u8),
     /// The store notices that an inbox is gone.
     Detach(u8),
+    /// A replica has received everything so far, and receives nothing more.
+    Replicate,
+    /// The store fails over to the replica.
+    FailOver,
 }
 
 impl Model for Play {
@@ -55,6 +61,7 @@ impl Model for Play {
             store: Resource::default(),
             sessions: self.scene.sessions.iter().map(|does| Session::new(does.take)).collect(),
             budget: self.scene.budget,
+            replica: None,
             resized: 0,
             harms: 0,
         }]
@@ -63,6 +70,9 @@ impl Model for Play {
     fn actions(&self, pool: &Pool, acts: &mut Vec<Act>) {
         if pool.tick < self.scene.until {
             acts.push(Act::Tick);
+        }
+        if pool.budget.failovers > 0 {
+            acts.push(if pool.replica.is_none() { Act::Replicate } else { Act::FailOver });
         }
         for (s, does) in (0..).zip(self.scene.sessions) {
             pool.acts(self, (s, does), acts);
@@ -187,6 +197,12 @@ impl Pool {
                 session.late = std::mem::take(&mut session.out);
             }
             Act::Detach(s) => self.sessions[s as usize].is_attached = false,
+            Act::Replicate => self.replica = Some(self.store.clone()),
+            Act::FailOver => {
+                self.budget.failovers -= 1;
+                self.store = self.replica.take().unwrap_or_default();
+                self.sessions.iter_mut().for_each(|session| session.meet_new_run(play, tick));
+            }
         }
     }
 
@@ -215,7 +231,8 @@ impl Pool {
                 (attempt.asked_at, attempt.ticket, attempt.open_until) = (0, None, 0);
             }
             if attempt.phase == Phase::Over {
-                *attempt = Attempt { phase: Phase::Over, ..Attempt::new(attempt.take) };
+                let held = if self.budget.failovers > 0 { attempt.held } else { Token::NONE };
+                *attempt = Attempt { phase: Phase::Over, held, ..Attempt::new(attempt.take) };
             }
         }
     }

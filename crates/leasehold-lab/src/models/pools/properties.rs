@@ -7,10 +7,12 @@ use stateright::Property;
 use super::cases::{Harm, Play};
 use super::pool::Pool;
 use super::session::{Attempt, Phase, Session, UPGRADE};
+use crate::models::scene::TICK_MS;
 use crate::models::server::grant_id;
 
 pub(super) fn of(play: &Play) -> Vec<Property<Play>> {
-    let mut all = always();
+    // A failover forgets holders and tokens.
+    let mut all = if play.scene.budget.failovers > 0 { after_a_failover() } else { always() };
     if let Some(harm) = play.watch {
         all.retain(|property| property.name == harm.name());
         return all;
@@ -52,6 +54,24 @@ fn always() -> Vec<Property<Play>> {
         }),
         Property::always(Harm::Undone.name(), |_, pool: &Pool| !pool.has(Harm::Undone)),
     ]
+}
+
+fn after_a_failover() -> Vec<Property<Play>> {
+    let concerns = |harm: Harm| move |property: &Property<Play>| property.name == harm.name();
+    let mut all: Vec<_> = always().into_iter().filter(concerns(Harm::FittingWaits)).collect();
+    all.push(Property::always(Harm::HeldByNobody.name(), |play: &Play, pool: &Pool| {
+        let claim_us = u64::from(play.scene.claim) * TICK_MS * 1000;
+        let stays = |(s, session): (u8, &Session)| {
+            let is_under_way = !session.out.is_empty() || !session.back.is_empty();
+            (0..).zip(&session.attempts).any(|(n, attempt)| {
+                let grant = pool.store.grants.get(grant_id(s, n));
+                let lasts = grant.is_some_and(|grant| grant.end_us() > pool.clock_us() + claim_us);
+                attempt.phase == Phase::Over && lasts && !is_under_way
+            })
+        };
+        !(0..).zip(&pool.sessions).any(stays)
+    }));
+    all
 }
 
 fn holds(attempt: Option<&Attempt>) -> bool {

@@ -38,6 +38,8 @@ pub(in crate::models) struct Budget {
     /// How many of these connections leave requests that the store carries out later.
     pub(super) buffers: u8,
     pub(super) crashes: u8,
+    /// How often the store fails over to an earlier state.
+    pub(super) failovers: u8,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -74,7 +76,7 @@ const fn permits(units: u32, limit: u32) -> Does {
     Does { take: Some(Take::permits(units, limit)), ..NOTHING }
 }
 
-const NO_FAULT: Budget = Budget { renewals: 0, lost_pushes: 0, cuts: 0, buffers: 0, crashes: 0 };
+const NO_FAULT: Budget = Budget { renewals: 0, lost_pushes: 0, cuts: 0, buffers: 0, crashes: 0, failovers: 0 };
 
 pub(super) const UPGRADE: Scene = Scene {
     name: "upgrade",
@@ -173,5 +175,15 @@ pub(super) const STALE: Scene = Scene {
     ..UPGRADE
 };
 
+pub(super) const FAILOVER: Scene = Scene {
+    name: "failover",
+    about: "a reader upgrades behind another one; the store fails over to an earlier state, and a push is lost",
+    sessions: &[READER, Does { stops: false, renews: true, ..UPGRADER }],
+    until: 2,
+    budget: Budget { renewals: 1, lost_pushes: 1, failovers: 1, ..NO_FAULT },
+    ..UPGRADE
+};
+
 /// The scenes that have no counter-example.
-pub(super) const ALL: &[Scene] = &[UPGRADE, READ_LEASE, DOWNGRADE, DEATH, PERMITS, OVERTAKEN, RESIZE, BACK, STALE];
+pub(super) const ALL: &[Scene] =
+    &[UPGRADE, READ_LEASE, DOWNGRADE, DEATH, PERMITS, OVERTAKEN, RESIZE, BACK, STALE, FAILOVER];

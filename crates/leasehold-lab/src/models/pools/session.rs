@@ -45,6 +45,10 @@ pub(in crate::models) struct Attempt {
     pub(super) allowed: u32,
     /// Until when an acquire that has lost its reply may be carried out.
     pub(super) open_until: u8,
+    /// The token of the last grant that it entered.
+    pub(super) held: Token,
+    /// Its grant is one of an earlier run of the store, and this run has not confirmed it.
+    pub(super) is_of_earlier_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,6 +176,31 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Another run of the store answers (P13). It may know an earlier state of each attempt.
+    pub(super) fn meet_new_run(&mut self, play: &Play, tick: u8) {
+        self.cut(play, tick, false);
+        let trusts = play.slips(Slip::SameToken);
+        for request in self.out.iter_mut().filter(|request| matches!(request.ask, Ask::Release(_)) && !trusts) {
+            request.ask = Ask::Leave;
+        }
+        for n in 0..self.attempts.len() as u8 {
+            let Attempt { phase, held, .. } = self.attempts[n as usize];
+            match phase {
+                Phase::Waiting | Phase::Stopping => self.attempts[n as usize].stated = Token::NONE,
+                Phase::Holding { token, .. } => {
+                    self.attempts[n as usize].is_of_earlier_run = !trusts;
+                    self.send(tick, n, Ask::Renew(token));
+                }
+                Phase::Over if self.is_open(n, Ask::ends) => {}
+                Phase::Over if trusts && held != Token::NONE => self.send(tick, n, Ask::Release(held)),
+                Phase::Over => self.send(tick, n, Ask::Leave),
+                Phase::New => {}
+            }
+        }
+    }
+}
+
 impl Attempt {
     pub(super) const fn new(take: Take) -> Self {
         Self {
@@ -183,6 +212,8 @@ impl Attempt {
             is_lowered: false,
             allowed: 0,
             open_until: 0,
+            held: Token::NONE,
+            is_of_earlier_run: false,
         }
     }
 
@@ -237,6 +268,7 @@ impl Pool {
                     && *token == of
                 {
                     *until = (*until).max(sent + ticks(*left_us));
+                    self.attempt(s, n).is_of_earlier_run = false;
                 }
             }
             (Ask::Renew(_) | Ask::Lower(..), Outcome::Lost { .. }) => self.lost(play, s, n),
@@ -257,6 +289,7 @@ impl Pool {
                     return session.recheck(tick, n);
                 }
                 attempt.phase = Phase::Holding { token, until, units: attempt.take.units };
+                attempt.held = token;
                 if n == UPGRADE {
                     session.attempts[0].phase = Phase::Over;
                 }
@@ -322,6 +355,9 @@ impl Pool {
         }
         if matches!(session.attempts[n as usize].phase, Phase::Holding { .. }) {
             session.attempts[n as usize].phase = Phase::Over;
+            if session.attempts[n as usize].is_of_earlier_run {
+                session.leave(tick, n);
+            }
             if has_upgrade {
                 session.leave(tick, UPGRADE);
                 if is_upgraded {

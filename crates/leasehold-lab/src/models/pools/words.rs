@@ -47,6 +47,8 @@ fn act(pool: &Pool, act: Act) -> String {
         Act::Cut(s, true) => format!("{}'s connection breaks; its requests stay in the store's buffer", name(s)),
         Act::Crash(s) => format!("{} dies", name(s)),
         Act::Detach(s) => format!("the store notices that {}'s inbox is gone", name(s)),
+        Act::Replicate => "a replica has everything so far, and receives nothing more".to_owned(),
+        Act::FailOver => "the store fails over to the replica".to_owned(),
     }
 }
 

@@ -1,5 +1,7 @@
 //! The searches that are quick enough for every change.
 
+use leasehold_testkit::part::Part;
+
 use super::report::{Search, all};
 
 const EVIDENCE: &str = include_str!("../../../../../docs/evidence.md");
@@ -29,7 +31,9 @@ fn is_as_it_should_be(search: &Search) {
 
 #[test]
 fn a_scheme_is_sound_or_breaks_as_documented() {
-    all().iter().filter(|search| SMALL.contains(&search.name)).for_each(is_as_it_should_be);
+    let all = all();
+    let small = all.iter().filter(|search| SMALL.contains(&search.name));
+    Part::chosen().of(small).for_each(is_as_it_should_be);
 }
 
 #[test]

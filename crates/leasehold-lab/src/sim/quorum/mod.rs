@@ -18,6 +18,7 @@ mod net;
 mod pledges;
 mod seat;
 mod settings;
+mod step_rules;
 #[cfg(test)]
 mod tests;
 mod voter;

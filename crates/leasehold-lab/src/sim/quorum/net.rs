@@ -162,7 +162,8 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         let Some(conn) = net.conns.get(id) else { return };
         net.pids.insert(*session, conn.pid);
     }
-    let Done { said, bells, steps } = net.nodes[node].serve(id, ask, sim.exec.now_us());
+    let Done { said, bells, steps, wrong } = net.nodes[node].serve(id, ask, sim.exec.now_us());
+    wrong.into_iter().for_each(|what| sim.book.wrong(sim.exec.now_us(), what));
     if matches!(said, Reply::NoMemory) {
         sim.book.count("an acquire finds no memory");
     }

@@ -8,6 +8,7 @@ use leasehold_spec::node::{begin, enter, vote};
 use leasehold_spec::{Env, LostHow, Name, SessionId, Was};
 
 use super::super::node::Clock;
+use super::step_rules::{self, Seen};
 
 /// A request of a client.
 #[derive(Clone, Debug)]
@@ -72,6 +73,8 @@ pub(super) struct Done {
     pub(super) said: Reply,
     pub(super) bells: Vec<(Name, Bell)>,
     pub(super) steps: Vec<(Name, Request, Result<Vote, Abstention>)>,
+    /// The rules that it has broken.
+    pub(super) wrong: Vec<&'static str>,
 }
 
 impl Voter {
@@ -118,7 +121,7 @@ impl Voter {
 
     /// Carries out a request.
     pub(super) fn serve(&mut self, conn: u64, ask: &Query, now_us: u64) -> Done {
-        let mut done = Done { said: Reply::Unlike, bells: Vec::new(), steps: Vec::new() };
+        let mut done = Done { said: Reply::Unlike, bells: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
         done.said = match ask {
             Query::Greet(charter) => {
                 let entered =
@@ -170,6 +173,9 @@ impl Voter {
         let before = self.records.get(name).cloned();
         let mut record = before.clone().unwrap_or_default();
         let (said, bells) = vote(&mut record, &env, &request);
+        let known = before.clone().unwrap_or_default();
+        let seen = Seen { before: &known, request: &request, now_us: clock_us, after: &record, said: &said.said };
+        done.wrong.extend(step_rules::wrong(&seen));
         if before.as_ref() != Some(&record) && (before.is_some() || record != Record::default()) {
             if self.tail.len() == TAIL {
                 self.tail.pop_front();

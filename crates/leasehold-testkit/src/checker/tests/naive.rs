@@ -119,7 +119,8 @@ fn overlaps(grants: &[Given], limit: u32) -> Vec<u64> {
 
 fn overtaken(grants: &[Given]) -> u64 {
     let times = |waiter: &Given, queued_us: u64| {
-        grants.iter().filter(|grant| grant.asked_us > queued_us && grant.token < waiter.token).count() as u64
+        let is_later = |grant: &&Given| grant.asked_us > queued_us && grant.asked_us <= waiter.granted_us;
+        grants.iter().filter(is_later).filter(|grant| grant.token < waiter.token).count() as u64
     };
     grants.iter().filter_map(|waiter| Some(times(waiter, waiter.queued_us?))).max().unwrap_or(0)
 }

@@ -1,12 +1,13 @@
 //! Condition variables: notifications that are neither lost nor kept, and what a waiter holds when it wakes up.
 
 use std::future::ready;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Guard, Leasehold, Released, Woken};
+use leasehold::{ErrorKind, Guard, Leasehold, Released, Token, Woken};
 use leasehold_spec::Take;
+use leasehold_spec::limits::CLAIM_MIN_MS;
 use tokio::task::JoinHandle;
 
 use crate::conformance::rules::Raw;
@@ -14,6 +15,8 @@ use crate::conformance::stage::{Stage, release, soon};
 
 /// Shorter than any wait of these laws.
 const SHORT: Duration = Duration::from_millis(50);
+/// A claim lasts for at least this long after its holder has entered: see P12.
+const PAUSE: Duration = Duration::from_millis(CLAIM_MIN_MS / 2 - 100);
 
 type Waiting = JoinHandle<leasehold::Result<Guard>>;
 
@@ -27,30 +30,67 @@ async fn woken(what: &str, waiting: Waiting) -> Guard {
     soon(what, waiting).await.expect("no panic").expect("woken")
 }
 
-/// Producers and consumers of several clients share a buffer of three places. Each item arrives once, and nobody sleeps on.
+/// A buffer of three places behind a fence: it refuses the change of a holder if a later one has changed it.
+#[derive(Default)]
+struct Buffer(Mutex<(usize, Option<Token>)>);
+
+impl Buffer {
+    const PLACES: usize = 3;
+
+    fn items(&self) -> usize {
+        self.0.lock().expect("no panic").0
+    }
+
+    /// Returns whether the fence lets the change pass.
+    fn change(&self, token: Token, is_put: bool) -> bool {
+        let (items, newest) = &mut *self.0.lock().expect("no panic");
+        if newest.is_some_and(|newest| newest > token) {
+            return false;
+        }
+        *newest = Some(token);
+        *items = if is_put { *items + 1 } else { items.checked_sub(1).expect("something to take") };
+        assert!(*items <= Self::PLACES, "no room");
+        true
+    }
+}
+
+/// Producers and consumers of several clients share a buffer. Each item arrives once, and nobody sleeps on.
+///
+/// On a machine that stands still for a second, a claim lapses, and its holder honestly loses the lock. The fence refuses
+/// its change, and it begins again. A loss without such a pause is an error.
 pub(super) async fn a_notification_is_not_lost(stage: &Stage) {
     const ITEMS: usize = 60;
-    const PLACES: usize = 3;
-    let buffer = Arc::new(AtomicUsize::new(0));
+    let buffer = Arc::new(Buffer::default());
     let mut tasks = Vec::new();
     for number in 0..4 {
         let client = stage.client("one of four").await;
         let mutex = client.mutex(stage.name_of("lock"));
         let (not_empty, not_full) = (client.condvar(stage.name()), client.condvar(stage.name_of("not full")));
-        let (buffer, produces) = (Arc::clone(&buffer), number % 2 == 0);
+        let (buffer, is_put) = (Arc::clone(&buffer), number % 2 == 0);
         tasks.push(tokio::spawn(async move {
-            for _ in 0..ITEMS {
-                let guard = mutex.lock().await?;
-                let (guard, change) = match produces {
-                    true => (not_full.wait_while(guard, |_| ready(buffer.load(Ordering::SeqCst) == PLACES)).await?, 1),
-                    false => (not_empty.wait_while(guard, |_| ready(buffer.load(Ordering::SeqCst) == 0)).await?, -1),
-                };
-                let before = buffer.load(Ordering::SeqCst);
+            let (waits_for, notifies) = if is_put { (&not_full, &not_empty) } else { (&not_empty, &not_full) };
+            let must_wait = || buffer.items() == if is_put { Buffer::PLACES } else { 0 };
+            let mut done = 0;
+            while done < ITEMS {
+                let mut guard = mutex.lock().await?;
+                let mut held_since = Instant::now();
+                while must_wait() {
+                    guard = match waits_for.wait(guard).await {
+                        Err(error) if error.kind() == ErrorKind::Lost => {
+                            assert!(held_since.elapsed() > PAUSE, "{error}");
+                            mutex.lock().await?
+                        }
+                        woken => woken?,
+                    };
+                    held_since = Instant::now();
+                }
                 tokio::task::yield_now().await;
-                buffer.store(before.wrapping_add_signed(change), Ordering::SeqCst);
-                (if produces { &not_empty } else { &not_full }).notify_one().await?;
+                if buffer.change(guard.token(), is_put) {
+                    done += 1;
+                    notifies.notify_one().await?;
+                }
                 let released = guard.release().await?;
-                assert_eq!(released, Released::Released);
+                assert!(released == Released::Released || held_since.elapsed() > PAUSE, "lost too early");
             }
             Ok::<_, leasehold::Error>(())
         }));
@@ -58,7 +98,7 @@ pub(super) async fn a_notification_is_not_lost(stage: &Stage) {
     for task in tasks {
         soon("nobody sleeps on", task).await.expect("no panic").expect("no error");
     }
-    assert_eq!(buffer.load(Ordering::SeqCst), 0, "what was put in was taken out");
+    assert_eq!(buffer.items(), 0, "what was put in was taken out");
 }
 
 /// The waiter that came first is notified. Nobody else wakes up.

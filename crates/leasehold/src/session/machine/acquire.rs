@@ -191,7 +191,7 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), re
     let is_latest = attempt.end_wait(request);
     attempt.order.note_fate(request.serial, last_serial);
     if reply.is_ok() {
-        attempt.damaged = 0;
+        attempt.damaged = None;
     }
     match &reply {
         Err(Fault::Gone(_) | Fault::Damaged(_) | Fault::Undecided(_)) => attempt.order.gone(),
@@ -373,7 +373,7 @@ fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
         // The nodes that reply are there, and the others are connected again in a moment.
         (Fault::Undecided(_), _) => attempt.set_next(turn.now.us() + RETRY_US),
         (Fault::Gone(_), _) => attempt.set_next(turn.now.us()),
-        (Fault::Damaged(error), _) => match attempt.note_damaged() {
+        (Fault::Damaged(error), _) => match attempt.note_damaged(&error) {
             Some(pause_us) => attempt.set_next(turn.now.us() + pause_us),
             None => fail(turn, counter, error.may_act()),
         },

@@ -25,6 +25,7 @@ use super::holding::{Holding, Reach};
 use super::order::{InFlight, SendOrder};
 use super::returning::Returning;
 use crate::clock::margin_us;
+use crate::error::Error;
 use crate::session::bounds::{ANSWER_MAX_US, RETRY_US};
 use crate::session::hold::Hold;
 use crate::session::terms::{Entry, Terms, Wait};
@@ -44,6 +45,8 @@ pub(crate) struct Attempt {
     pub(crate) latest: Token,
     /// The token that a reply contradicted, and the last request that had been sent by then.
     pub(crate) doubted: Option<(Token, u64)>,
+    /// Whether its grant is one of an earlier run of the store, and this run has not confirmed it (P13).
+    pub(crate) is_of_earlier_run: bool,
     pub(crate) ticket: Option<u64>,
     /// Until when a party may repeat its arrival without a place (P52).
     pub(crate) arrive_by_us: u64,
@@ -56,8 +59,8 @@ pub(crate) struct Attempt {
     /// Statements about a grant that arrived before the grant itself.
     pub(crate) early: Early,
     pub(crate) in_flight: Option<InFlight>,
-    /// How many damaged replies came in a row.
-    pub(crate) damaged: u32,
+    /// How many damaged replies came in a row, and the last of them.
+    pub(crate) damaged: Option<(u32, Error)>,
     /// The attempt that upgrades this one; 0: none.
     pub(crate) upgrade: u64,
     /// The earliest alarm that is set.
@@ -161,6 +164,7 @@ impl Attempt {
             order: SendOrder::default(),
             latest: Token::NONE,
             doubted: None,
+            is_of_earlier_run: false,
             ticket: None,
             arrive_by_us: u64::MAX,
             arrive_again_us: 0,
@@ -168,10 +172,16 @@ impl Attempt {
             range: 1,
             early: Early::default(),
             in_flight: None,
-            damaged: 0,
+            damaged: None,
             upgrade: 0,
             alarm_us: u64::MAX,
         }
+    }
+
+    /// Returns whether the store can have no other grant of this attempt than the one that is known here: no acquire may
+    /// still be carried out, and no failover can have brought an earlier state back.
+    pub(crate) fn is_known(&self) -> bool {
+        self.order.is_settled() && !self.is_of_earlier_run
     }
 
     /// Returns when the next step is due if no reply comes before. Without a connection, only time matters.
@@ -359,9 +369,10 @@ impl Attempt {
     }
 
     /// Counts one more damaged reply. Returns the pause before the next try, and `None` after enough tries.
-    pub(crate) fn note_damaged(&mut self) -> Option<u64> {
-        self.damaged += 1;
-        (self.damaged < DAMAGED_TRIES).then_some(RETRY_US)
+    pub(crate) fn note_damaged(&mut self, error: &Error) -> Option<u64> {
+        let tries = self.damaged.as_ref().map_or(0, |(tries, _)| *tries) + 1;
+        self.damaged = Some((tries, error.share()));
+        (tries < DAMAGED_TRIES).then_some(RETRY_US)
     }
 
     /// Tells its own caller the result, once.

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::attempt::{Attempt, Phase};
 use super::close;
 use super::release::insert;
-use super::returning::{GivenUp, ReturnKind};
+use super::returning::{ReturnKind, Returning};
 use super::turn::Turn;
 use crate::error::Result;
 use crate::lost::Released;
@@ -24,7 +24,8 @@ pub(crate) fn count_down(
     close::check_open(turn)?;
     let id = turn.ledger.ids.grant_id();
     let kind = ReturnKind::CountDown { counts: counts.unwrap_or(id), born };
-    insert(turn, GivenUp { name: name.clone(), id, kind, until_us: turn.now.us() + LEASE_MAX_MS * 1000 });
+    let until_us = turn.now.us() + LEASE_MAX_MS * 1000;
+    insert(turn, (name.clone(), id), Returning::new(kind, until_us, 0));
     if let Some(Attempt { phase: Phase::Returning(returning), .. }) = turn.ledger.attempts.get_mut(&id.counter) {
         returning.caller = Some(caller);
     }

@@ -83,9 +83,8 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, name: &Name, message: &Deliver
             hit(Mark::WantedHeard);
             note_others(turn, counter, others);
         }
-        // The message has overtaken the one that brings the grant: nobody enters on that grant any more.
         (Event::Revoked, Phase::Asking { .. } | Phase::Queued { .. }) if token > attempt.latest => {
-            finish(turn, counter, Verdict::Again);
+            return_unentered(turn, counter, message);
         }
         // The reply to the claim is in flight and says what was left before: the client would use the grant for longer than
         // the store keeps it.
@@ -166,6 +165,7 @@ pub(crate) fn enter(turn: &mut Turn<'_>, counter: u64, entering: Entering) {
             return supersede(turn, counter, token);
         }
         // The same grant, repeated.
+        attempt.is_of_earlier_run = false;
         holding.hold.extend(&term);
         holding.budget.reserved(Some(range));
         holding.budget.renewed(&term, lease_us, rtt_us);
@@ -241,6 +241,20 @@ fn revoke(turn: &mut Turn<'_>, counter: u64, message: &Delivery) {
         holding.hold.keep_until(made_us.map_or(0, |made_us| Term::of(made_us, message.left_us).until_us));
     }
     end(turn, counter, LostReason::Revoked, turn.now.us().saturating_add(message.left_us));
+}
+
+/// The message of a revocation came, and the one that brings the grant did not. Nobody enters on that grant any more. The
+/// store keeps it until the grace is over, unless it is released.
+fn return_unentered(turn: &mut Turn<'_>, counter: u64, message: &Delivery) {
+    if is_on(Mutant::P10ForgetsUnentered) {
+        return finish(turn, counter, Verdict::Again);
+    }
+    let until_us = turn.now.us().saturating_add(message.left_us);
+    turn.ledger.tell(counter, Verdict::Again);
+    let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
+    attempt.latest = message.token;
+    attempt.phase = Phase::Ended { token: message.token, used: message.token, until_us };
+    give_back(turn, counter);
 }
 
 /// The held grant has ended, and a late re-check had the same attempt granted anew.

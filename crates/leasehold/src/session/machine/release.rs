@@ -7,7 +7,8 @@
 //! Three schedules need more than one request:
 //! - An acquire without a reply may be carried out *after* the leave. Then that leave was not the last request (P14).
 //! - A message or a reply grants an attempt that is closed: a ghost. It is never believed, and is returned.
-//! - A failover brings back a lease that was released. It is released again at the new run.
+//! - A failover brings back a lease that was released, or the state in which its attempt still waited. The new run gets a
+//!   leave: a release would name a token that the restored attempt may not have.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -70,9 +71,7 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
     let (token, used) = match &attempt.phase {
         Phase::Returning(_) => return,
         // The store has ended all of it already. Its alarm may still be set.
-        Phase::Ended { token, used, until_us }
-            if *until_us <= turn.now.us() && attempt.order.is_settled() && is_whole =>
-        {
+        Phase::Ended { token, used, until_us } if *until_us <= turn.now.us() && attempt.is_known() && is_whole => {
             let kind = ReturnKind::Release { token: *token, used: *used };
             return forget_ended(turn.ledger, counter, kind, turn.now.us());
         }
@@ -91,12 +90,12 @@ pub(crate) fn begin_return(turn: &mut Turn<'_>, counter: u64) {
         Phase::Asking { .. } | Phase::Queued { .. } => (None, Token::NONE),
     };
     let used = if is_on(Mutant::P19ForgetsUsed) { token.unwrap_or(used) } else { used };
-    // While an acquire is unanswered, the grant may have lapsed and been made anew, with a token that the client does not
-    // know. A release of the old token would find nothing and close the attempt.
+    // If the state at the store is not known, the grant may have been made anew, with a token that is not known here. A
+    // release of the old token would find nothing and close the attempt.
     let kind = match token {
         _ if cools_until_us > turn.now.us() => ReturnKind::CoolDown { used, until_us: cools_until_us },
         Some(token) if attempt.order.is_settled() && is_spent => ReturnKind::Spend { token },
-        Some(token) if attempt.order.is_settled() => ReturnKind::Release { token, used },
+        Some(token) if attempt.is_known() => ReturnKind::Release { token, used },
         Some(_) => {
             hit(Mark::LeaveForRelease);
             ReturnKind::Leave { used }
@@ -230,6 +229,7 @@ fn close_attempt(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: 
     // reply may have been the release. Or a revocation has ended a grant that we know of. A failover can lose it, too.
     let (kind, until_us) = (returning.kind, returning.until_us);
     let is_release = match answer.outcome {
+        Outcome::Left { .. } if returning.is_repeated && !is_on(Mutant::P13SecondRun) => true,
         Outcome::Left { was: Was::Granted } => true,
         Outcome::Left { was: Was::Absent } => returning.unanswered > 0 || was_granted,
         _ => matches!(kind, ReturnKind::Release { .. } | ReturnKind::Spend { .. }),
@@ -266,7 +266,7 @@ fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
             hit(Mark::ReturnRepeated);
             (None, 0)
         }
-        Fault::Damaged(error) => match attempt.note_damaged() {
+        Fault::Damaged(error) => match attempt.note_damaged(&error) {
             Some(pause_us) => (None, pause_us),
             // The record is damaged. It may still be mended or deleted: ask rarely, and without the caller.
             None => (Some(error.may_act()), LOOK_MAX_MS * 1000),
@@ -315,23 +315,24 @@ pub(crate) fn return_ghost(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), le
     let kind = ReturnKind::Leave { used: Token::HIGHEST };
     let until_us = turn.now.us() + left_us + NOT_AFTER_MAX_US;
     turn.ledger.ghosts.insert(id.counter);
-    insert(turn, GivenUp { name: name.clone(), id, kind, until_us });
+    insert(turn, (name.clone(), id), Returning::new(kind, until_us, 0));
 }
 
-/// Releases again, at a new run, what was released lately (P13), and counts again what was counted (P44).
+/// Leaves, at a new run, what was released lately (P13), and counts again what was counted (P44).
 pub(crate) fn repeat_releases(turn: &mut Turn<'_>) {
     let counted = if is_on(Mutant::P44CountsOnce) { VecDeque::new() } else { turn.ledger.counted.take() };
     for old in turn.ledger.releases.take().into_iter().chain(counted) {
         if old.until_us > turn.now.us() && !turn.ledger.attempts.contains_key(&old.id.counter) {
             hit(Mark::ReleaseSaidAgain);
-            insert(turn, old);
+            let returning = Returning::repeated(old.kind.at_a_new_run(), old.until_us);
+            insert(turn, (old.name, old.id), returning);
         }
     }
 }
 
 /// Lets the thread send a return.
-pub(crate) fn insert(turn: &mut Turn<'_>, of: GivenUp) {
-    let phase = Phase::Returning(Returning::new(of.kind, of.until_us, 0));
-    let attempt = Attempt::new(of.id, of.name, Arc::new(Terms::of_an_end()), Requester::Nobody, Wait::No, phase);
+pub(crate) fn insert(turn: &mut Turn<'_>, (name, id): (Name, GrantId), returning: Returning) {
+    let phase = Phase::Returning(returning);
+    let attempt = Attempt::new(id, name, Arc::new(Terms::of_an_end()), Requester::Nobody, Wait::No, phase);
     turn.ledger.insert(attempt, turn.server.links.reach());
 }

@@ -208,6 +208,7 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, asked_ms: u64, (answer, sinc
     let others = Others { level: answer.contention, said_us: answer.now_us };
     match (&mut attempt.phase, &answer.outcome) {
         (Phase::Held(holding), Outcome::Renewed { .. }) => {
+            attempt.is_of_earlier_run = false;
             holding.hold.extend(&term);
             holding.budget.renewed(&term, lease_us, turn.server.rtt_us());
             holding.claim = Claim::Done;

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantId, Name, Op, Token};
 use tokio::sync::oneshot;
 
@@ -20,11 +21,19 @@ pub(crate) struct Returning {
     /// How many of its requests had no reply.
     pub(crate) unanswered: u32,
     pub(crate) caller: Option<oneshot::Sender<Result<Released>>>,
+    /// Whether an earlier run of the store has confirmed the end already.
+    pub(crate) is_repeated: bool,
 }
 
 impl Returning {
     pub(crate) fn new(kind: ReturnKind, until_us: u64, next_us: u64) -> Self {
-        Self { kind, until_us, next_us, there_us: 0, answered_us: 0, unanswered: 0, caller: None }
+        let (there_us, answered_us, unanswered) = (0, 0, 0);
+        Self { kind, until_us, next_us, there_us, answered_us, unanswered, caller: None, is_repeated: false }
+    }
+
+    /// A return that an earlier run of the store has confirmed.
+    pub(crate) fn repeated(kind: ReturnKind, until_us: u64) -> Self {
+        Self { is_repeated: true, ..Self::new(kind, until_us, 0) }
     }
 
     /// Notes that the store said, at `said_us` of its time, that the attempt waits or holds. Returns whether that is later
@@ -80,6 +89,16 @@ impl ReturnKind {
                 Op::CoolDown { id, used, for_ms: (until_us - now_us).div_ceil(1000) }
             }
             Self::Leave { used } | Self::CoolDown { used, .. } => Op::Leave { id, used },
+        }
+    }
+
+    /// Returns the request that a new run of the store gets. A failover can bring back a state in which the attempt still
+    /// waited, and the release of the lease before it grants it anew. A release of the old token would not find that grant.
+    /// A spent notification ends by its claim.
+    pub(crate) fn at_a_new_run(self) -> Self {
+        match self {
+            Self::Release { .. } if !is_on(Mutant::P13SameToken) => self.of_any_grant(),
+            other => other,
         }
     }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, NOT_AFTER_MAX_US};
 use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Token};
 
 use super::attempt::Phase;
@@ -111,7 +112,11 @@ impl Server {
                     attempt.latest = Token::NONE;
                     attempt.phase = Phase::Queued { next_us: 0 };
                 }
-                Phase::Held(_) | Phase::Ended { .. } | Phase::Returning(_) => {}
+                Phase::Held(_) | Phase::Ended { .. } if !is_on(Mutant::P13SameToken) => {
+                    attempt.is_of_earlier_run = true;
+                }
+                Phase::Returning(ref mut returning) => returning.kind = returning.kind.at_a_new_run(),
+                Phase::Held(_) | Phase::Ended { .. } => {}
             }
         }
     }

@@ -227,8 +227,10 @@ fn verdict_at_deadline(turn: &Turn<'_>, counter: u64) -> Verdict {
         Phase::Held(holding) if turn.now.us() < holding.hold.valid_until_us() => Verdict::Busy,
         // The last reply of the store said that we hold, and it has not said whether we still do.
         Phase::Held(_) | Phase::Claiming { .. } => Verdict::Failed(turn.server.links.away().may_act()),
-        Phase::Asking { .. } | Phase::Ended { .. } | Phase::Returning(_) => {
-            Verdict::Failed(turn.server.links.away_for(attempt))
-        }
+        // The store has replied, and its record of this name is damaged.
+        Phase::Asking { .. } | Phase::Ended { .. } | Phase::Returning(_) => Verdict::Failed(match &attempt.damaged {
+            Some((_, error)) => error.share().may_act(),
+            None => turn.server.links.away_for(attempt),
+        }),
     }
 }

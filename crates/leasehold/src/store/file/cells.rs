@@ -3,7 +3,7 @@
 
 use leasehold_spec::limits::{LABEL_MAX, LEASE_MAX_MS, PERMITS_MAX};
 use leasehold_spec::{GrantId, GrantState, Mode, SessionId, Token};
-use rusqlite::Row;
+use rusqlite::{ErrorCode, Row};
 
 /// An error of a record.
 #[derive(Debug)]
@@ -17,6 +17,10 @@ impl From<rusqlite::Error> for Bad {
         use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
         match error {
             FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..) => {
+                Self::Nonsense(error.to_string())
+            }
+            // The rows contradict each other, or those of another name.
+            error if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => {
                 Self::Nonsense(error.to_string())
             }
             error => Self::Sql(error),

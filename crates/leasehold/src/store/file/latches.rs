@@ -56,6 +56,10 @@ pub(super) fn save(db: &Connection, name: i64, before: &Latch, now: &Latch) -> R
         let sql = "INSERT INTO latches (name, born, keep_ms, counted) VALUES (?1, ?2, ?3, ?4)";
         let (born, keep_ms) = (now.born.get().cast_signed(), now.keep_ms.cast_signed());
         db.prepare_cached(sql)?.execute(params![name, born, keep_ms, now.count()])?;
+        // Another program may have written rows with this number, which nobody had before.
+        let latch = db.last_insert_rowid();
+        db.prepare_cached("DELETE FROM counts WHERE latch = ?1")?.execute([latch])?;
+        db.prepare_cached("DELETE FROM buried WHERE latch = ?1")?.execute([latch])?;
     } else {
         db.prepare_cached("UPDATE latches SET counted = ?2 WHERE name = ?1")?.execute(params![name, now.count()])?;
     }

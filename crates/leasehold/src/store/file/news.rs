@@ -106,7 +106,8 @@ pub(super) fn news(db: &Connection, session: SessionId, has_pools: bool) -> Resu
         let (Ok(id), Ok(token), Ok(range)) = (grant_id(row, 0), token(row, 3), range(row, 4, RANGE_END)) else {
             continue;
         };
-        news.push(News::Ended { name: row.get(5)?, id, token, range });
+        let Ok(name) = row.get(5) else { continue };
+        news.push(News::Ended { name, id, token, range });
     }
     stands(&db, NEWS, session, &mut news)?;
     ends(&db, ENDING, session, &mut news)?;
@@ -135,7 +136,8 @@ fn stands(db: &Connection, sql: &str, of: SessionId, news: &mut Vec<News>) -> Re
         };
         let is_more = sql == NEWS_OF_POOLS && row.get(at + 3)? && !is_on(Mutant::P34MessageIsSilent);
         let rest = if is_more { Rest::More } else { Rest::Done };
-        news.push(News::Stands { name: row.get(at)?, grant, waiting, rest });
+        let Ok(name) = row.get(at) else { continue };
+        news.push(News::Stands { name, grant, waiting, rest });
     }
     Ok(())
 }
@@ -145,9 +147,10 @@ fn ends(db: &Connection, sql: &str, session: SessionId, news: &mut Vec<News>) ->
     let mut rows = statement.query([session.0.to_be_bytes()])?;
     while let Some(row) = rows.next()? {
         let (Ok(token), Ok(since_us), Ok(length_ms)) = (token(row, 1), time(row, 2), length(row, 3)) else { continue };
+        let Ok(name) = row.get(0) else { continue };
         let id = GrantId { session, counter: unsigned(row, 4)?, nonce: unsigned(row, 5)? };
         let waiting = [Contention::Others, Contention::Strict, Contention::None][row.get::<_, u8>(7)?.min(2) as usize];
-        news.push(News::Ending { name: row.get(0)?, id, token, end_us: since_us + length_ms * 1000, waiting });
+        news.push(News::Ending { name, id, token, end_us: since_us + length_ms * 1000, waiting });
     }
     Ok(())
 }

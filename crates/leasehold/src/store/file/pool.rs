@@ -133,7 +133,7 @@ const NAMED: &str = select!("grants INDEXED BY grants_of", "session = ?2 AND cou
 const UPGRADEABLE: &str = select!("grants INDEXED BY grants_upgradeable", "mode = 1");
 const BY_END: &str = select!("grants INDEXED BY grants_by_end", "end_us > ?2 ORDER BY end_us");
 const COUNT_ENDED: &str =
-    "SELECT count(*), coalesce(sum(units), 0) FROM grants INDEXED BY grants_by_end WHERE name = ?1 AND end_us <= ?2";
+    "SELECT count(*), total(units) FROM grants INDEXED BY grants_by_end WHERE name = ?1 AND end_us <= ?2";
 const ENDED: &str = select!("grants INDEXED BY grants_by_end", "end_us <= ?2");
 const ENDING: &str = select!("grants INDEXED BY grants_ending", "state IN (2, 3) ORDER BY end_us, session, counter");
 const OF_SESSION: &str =
@@ -227,18 +227,21 @@ impl<'a> Part<'a> {
         }
         let taken: u32 = self.read.values().map(|grant| grant.units).sum();
         let (ended, ended_units) = self.ended(now_us)?;
-        let counted = (self.read.len() + hidden + ended, taken + hidden_units + ended_units);
-        sane(counted == (self.pool.granted, self.pool.taken), "it counts other grants than there are")?;
+        let units = u64::from(taken) + u64::from(hidden_units) + u64::from(ended_units);
+        let counted = (self.read.len() + hidden + ended, units);
+        sane(counted == (self.pool.granted, self.pool.taken.into()), "it counts other grants than there are")?;
         (self.pool.granted, self.pool.taken) = (self.read.len(), taken);
         Ok(())
     }
 
     /// Returns the number of grants whose leases have ended, and of their units.
     fn ended(&self, now_us: u64) -> Result<(usize, u32), Bad> {
-        let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+        let counts = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, f64>(1)?));
         let (grants, units) =
             self.db.prepare_cached(COUNT_ENDED)?.query_row(params![self.name, now_us.cast_signed()], counts)?;
-        Ok((usize::try_from(grants).unwrap_or(usize::MAX), u32::try_from(units).unwrap_or(u32::MAX)))
+        // An integer sum of invalid units would overflow in SQLite. Valid ones are exact as a float.
+        sane((0.0..=f64::from(u32::MAX)).contains(&units), "a number of units is out of range")?;
+        Ok((usize::try_from(grants).unwrap_or(usize::MAX), units as u32))
     }
 
     /// Reads the rows until one of them is the last.

@@ -84,12 +84,14 @@ impl Record {
             .prepare_cached(OF_NAME)?
             .query_row([name.as_str()], |row| {
                 let id = row.get(0)?;
-                let head = (id, row.get(1)?, row.get::<_, i64>(5)?, row.get::<_, i64>(6)?);
+                let head = (id, row.get::<_, i64>(1)?, row.get::<_, i64>(5)?, row.get::<_, i64>(6)?);
                 Ok((head, plain(row, || Pool::read(db, id))))
             })
             .optional()?;
         let Some(((id, stamp, waiting, lapsed), plain)) = found else { return Ok(Self::default()) };
         let Plain { last, keep_until_us, released, content } = plain?;
+        // The next stamp is larger.
+        sane(stamp < 1 << 62, "a stamp is out of range")?;
         let (grant, pool) = match content {
             Content::Mutex(grant) => (grant, None),
             Content::Pool(pool) => (None, Some(pool)),

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use leasehold_spec::limits::{LAPSES, RANGE_END, RETENTION_US};
 use leasehold_spec::{Grant, Lapse, Mode, Name, Resource, SessionId};
-use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, named_params};
 
 use super::cells::{Bad, from_bytes, grant_id, label, length, range, sane, session, state, time, token};
 use super::plain::{Content, POOL, Plain};
@@ -134,11 +134,12 @@ pub(super) fn names(db: &Connection, from: u64, page: usize, now: Now) -> Result
     let values = named_params! {
         ":lease": now.lease(), ":newest": now.newest(), ":from": from.cast_signed(), ":page": page as i64,
     };
-    let rows = statement.query_map(values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let rows: Vec<(i64, String, bool)> = rows.collect::<Result<_, _>>()?;
+    // A name that is not valid is left out: nobody can ask for it.
+    let rows = statement.query_map(values, |row| Ok((row.get(0)?, row.get::<_, String>(1).ok(), row.get(2)?)))?;
+    let rows: Vec<(i64, Option<String>, bool)> = rows.collect::<Result<_, _>>()?;
     let next = if rows.len() < page { 0 } else { rows.last().map_or(0, |(id, ..)| id.cast_unsigned()) };
     let kept = rows.iter().filter(|(_, _, is_forgotten)| !is_forgotten);
-    Ok((kept.filter_map(|(_, name, _)| Name::new(name).ok()).collect(), next))
+    Ok((kept.filter_map(|(_, name, _)| Name::new(name.as_ref()?).ok()).collect(), next))
 }
 
 /// Removes forgotten rows among the given number of rows after the row `from`. Returns where to continue.
@@ -147,7 +148,11 @@ pub(super) fn sweep(db: &Connection, from: i64, rows: i64, now: Now) -> Result<i
     let to: Option<i64> = db.prepare_cached(sql)?.query_row([from, rows], |row| row.get(0))?;
     let Some(to) = to else { return Ok(0) };
     let values = named_params! { ":lease": now.lease(), ":newest": now.newest(), ":from": from, ":to": to };
-    db.prepare_cached(SWEEP)?.execute(values)?;
+    match db.prepare_cached(SWEEP)?.execute(values) {
+        // An invalid row keeps those around it, and no others.
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) => return Ok(to),
+        swept => swept?,
+    };
     let sql = "DELETE FROM ended WHERE name > ?1 AND name <= ?2 AND name NOT IN (SELECT id FROM names)";
     db.prepare_cached(sql)?.execute([from, to])?;
     Ok(to)

@@ -172,14 +172,20 @@ impl Site {
                     continue;
                 }
                 let remembered = stepped.take(name, known);
+                execute(&database.db, "SAVEPOINT one").map_err(said)?;
                 match one((&database.db, remembered, cursors), live, ask, name, op) {
                     Ok((done, record)) => {
                         stepped.keep((*name).clone(), record);
                         all.push(Ok(done));
                     }
-                    Err(Bad::Nonsense(why)) => all.push(Err(Trouble::Nonsense(why))),
+                    // The rows can show that they are invalid when some of them are already written.
+                    Err(Bad::Nonsense(why)) => {
+                        execute(&database.db, "ROLLBACK TO one").map_err(said)?;
+                        all.push(Err(Trouble::Nonsense(why)));
+                    }
                     Err(Bad::Sql(error)) => return Err(said(error)),
                 }
+                execute(&database.db, "RELEASE one").map_err(said)?;
             }
             self.steps = self.steps.wrapping_add(1);
             if self.steps.is_multiple_of(SWEEP) {

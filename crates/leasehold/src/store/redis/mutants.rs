@@ -8,6 +8,19 @@ use super::pool;
 /// The name of the flaw, the script, the text to replace, and its replacement.
 const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p1-unbounded", "release", "if looked_at == SETTLE_STEPS then", "if false then"),
+    // A new waiter comes to the head of the queue, with a smaller ticket the later it comes.
+    (
+        "lua-p1-last-first",
+        "acquire",
+        "redis.call('HSET', KEYS[1], 'q', sub(queue, QUEUE.keep.to.head) .. more .. now .. ARGV[1] .. lapses,\n        \
+         'e' .. ARGV[1], entry .. tail .. ARGV[3], 'n' .. tail, ARGV[1])",
+        "local first, nobody = sub(queue, QUEUE.head), string.rep('-', 64)\n      \
+         local later = redis.call('HGET', KEYS[1], 'e' .. first)\n      \
+         local ticket, queued = string.format('%016.0f', 2 * since - now), sub(queue, QUEUE.ticket.to.tail)\n      \
+         redis.call('HSET', KEYS[1], 'q', sub(queue, QUEUE.keep) .. ARGV[1] .. more .. queued .. lapses, \
+         'n' .. ARGV[1], first, 'e' .. ARGV[1], '0000000000000000' .. now .. ticket .. ARGV[6] .. ARGV[2] .. nobody \
+         .. ARGV[3], 'e' .. first, sub(later, ENTRY.limit.to.lease) .. ARGV[1] .. sub(later, ENTRY.tail))",
+    ),
     ("lua-p1-barging", "acquire", "state == 'F' and counts == 0", "state == 'F'"),
     ("lua-p1-future-stays", "acquire", "if state ~= 'F' and since > now then\n  since", "if false then\n  since"),
     (

@@ -21,6 +21,7 @@ pub(super) const PRIMITIVE: Primitive = Primitive {
         Class::Own,
         Class::Revoked,
         Class::Bereft,
+        Class::Line,
         Class::Long,
     ],
     limit: 1,
