@@ -1,5 +1,7 @@
 //! The command line. The help pages, the shell completions and the manual pages are generated from it.
 
+use std::env;
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
@@ -26,13 +28,22 @@ impl Arguments {
     /// If the arguments are invalid, or ask for a page. The message or the page is already printed then, and the error is
     /// the exit status.
     pub(crate) fn read() -> Result<Self, Result<Exit, Failure>> {
-        Self::try_parse().map_err(|mut error| {
+        Self::parse(&env::args_os().collect::<Vec<_>>()).map_err(|error| {
             if !error.use_stderr() {
                 return show::written(error.print().and_then(|()| io::stdout().flush()));
             }
-            tips::add(&mut error);
             let _nobody_reads_it = error.print();
             Ok(Exit::Usage)
+        })
+    }
+
+    /// Parses arguments. An error of the user has tips.
+    pub(crate) fn parse(arguments: &[OsString]) -> Result<Self, clap::Error> {
+        Self::try_parse_from(arguments).map_err(|mut error| {
+            if error.use_stderr() {
+                tips::add(&mut error, arguments);
+            }
+            error
         })
     }
 }
@@ -62,6 +73,13 @@ pub(crate) enum Verb {
     /// Initialize a new quorum so that its nodes vote immediately
     #[command(after_help = QUORUM)]
     Quorum(Quorum),
+    /// Break the locks of the tutorials, and try the same on Leasehold
+    #[cfg(feature = "lab")]
+    Lab(crate::lab::LabArgs),
+    /// Obey the orders of a trial of the lab (internal)
+    #[cfg(feature = "lab")]
+    #[command(hide = true)]
+    Worker(crate::lab::WorkerArgs),
     /// Print the completion script of a shell
     #[command(after_help = COMPLETIONS)]
     Completions(Completions),

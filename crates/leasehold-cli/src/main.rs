@@ -5,8 +5,12 @@
 
 mod args;
 mod exit;
+#[cfg(test)]
+mod fuzz;
 mod inspect;
 mod json;
+#[cfg(feature = "lab")]
+mod lab;
 mod ls;
 mod pages;
 mod quorum;
@@ -36,6 +40,10 @@ fn main() -> ExitCode {
         Ok(Verb::Ls(args)) => ls::run(&args),
         Ok(Verb::Revoke(args)) => revoke::run(&args),
         Ok(Verb::Quorum(args)) => quorum::run(&args),
+        #[cfg(feature = "lab")]
+        Ok(Verb::Lab(args)) => lab::run(&args),
+        #[cfg(feature = "lab")]
+        Ok(Verb::Worker(args)) => lab::work(&args),
         Ok(Verb::Completions(args)) => pages::completions(args.shell),
         Ok(Verb::Man(args)) => pages::man(args.verb.as_deref()),
     };

@@ -36,12 +36,20 @@ pub(crate) fn man(verb: Option<&str>) -> Result<Exit, Failure> {
     let command = match verb {
         None => whole,
         Some(verb) => {
-            let found = whole.get_subcommands().find(|command| command.get_name() == verb);
+            let found = named(&whole, verb);
             found.cloned().ok_or_else(|| Failure::usage(format!("unknown verb {verb:?}: see leasehold --help")))?
         }
     };
     let page = page(command).map_err(|error| Failure::own(format!("cannot make the manual page: {error}")))?;
     show::write(&page)
+}
+
+/// Returns the verb with this name. The verb of a verb has a name such as `lab-show`, like its manual page.
+fn named<'a>(command: &'a Command, name: &str) -> Option<&'a Command> {
+    command.get_subcommands().find_map(|verb| match name.strip_prefix(verb.get_name())? {
+        "" => Some(verb),
+        rest => named(verb, rest.strip_prefix('-')?),
+    })
 }
 
 /// Returns the verbs without the internal ones. (The generators of clap would include hidden verbs.)

@@ -1,6 +1,6 @@
 //! Tips for verbs and options that other programs have, and `leasehold` has not.
 
-use std::env;
+use std::ffi::OsString;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -9,18 +9,21 @@ const SEPARATOR: &str = "put -- before the command: leasehold run NAME -- COMMAN
 const REVOKE: [&str; 2] =
     ["a lock is released when its command ends", "'leasehold revoke' takes a lock away from its holder"];
 
-/// Adds tips to an error of the command line, if the mistake is a known one.
-pub(crate) fn add(error: &mut clap::Error) {
+/// Adds tips to an error of this command line, if the mistake is a known one.
+pub(crate) fn add(error: &mut clap::Error, arguments: &[OsString]) {
+    let has_separator = arguments.iter().any(|argument| argument == "--");
+    let verb = arguments.get(1).and_then(|verb| verb.to_str()).unwrap_or_default();
     let tips = match error.kind() {
         ErrorKind::InvalidSubcommand => text(error, ContextKind::InvalidSubcommand).map_or_else(Vec::new, of_verb),
         // Only these verbs have options with other names elsewhere.
-        ErrorKind::UnknownArgument => match (verb().as_str(), text(error, ContextKind::InvalidArg)) {
-            ("run", Some(argument)) => of_argument(argument),
-            ("elect", Some(argument)) => of_argument_of_elect(argument),
+        ErrorKind::UnknownArgument => match (verb, text(error, ContextKind::InvalidArg)) {
+            ("run", Some(argument)) => of_argument(argument, has_separator),
+            ("elect", Some(argument)) => of_argument_of_elect(argument, has_separator),
             _ => return,
         },
         // `run NAME COMMAND` names two locks and no command.
-        ErrorKind::MissingRequiredArgument if verb() == "run" => of_missing(error),
+        ErrorKind::MissingRequiredArgument if verb == "run" => of_missing(error, has_separator),
+        ErrorKind::MissingRequiredArgument if verb == "lab" => owned(&["'leasehold lab list' names the hazards"]),
         _ => return,
     };
     if tips.is_empty() {
@@ -34,20 +37,12 @@ pub(crate) fn add(error: &mut clap::Error) {
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
 }
 
-fn verb() -> String {
-    env::args().nth(1).unwrap_or_default()
-}
-
-fn of_missing(error: &clap::Error) -> Vec<String> {
+fn of_missing(error: &clap::Error, has_separator: bool) -> Vec<String> {
     let lacks_command = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::Strings(missing)) => missing.iter().any(|argument| argument.contains("CMD")),
         _ => false,
     };
-    if lacks_command && !has_separator() { vec![SEPARATOR.to_owned()] } else { vec![] }
-}
-
-fn has_separator() -> bool {
-    env::args().any(|argument| argument == "--")
+    if lacks_command && !has_separator { vec![SEPARATOR.to_owned()] } else { vec![] }
 }
 
 fn text(error: &clap::Error, kind: ContextKind) -> Option<&str> {
@@ -63,13 +58,16 @@ fn of_verb(verb: &str) -> Vec<String> {
         "unlock" | "release" | "free" => &REVOKE,
         "kill" | "steal" | "break" => &REVOKE[1..],
         "status" | "show" | "info" | "stat" => &["'leasehold inspect' shows who holds a lock"],
+        "lab" => &[
+            "this build has no laboratory: install it with 'cargo install --path crates/leasehold-cli --features lab'",
+        ],
         "lock" | "acquire" | "exec" => &["'leasehold run' runs a command while it holds a lock"],
         _ => &[],
     };
     owned(tips)
 }
 
-fn of_argument(argument: &str) -> Vec<String> {
+fn of_argument(argument: &str, has_separator: bool) -> Vec<String> {
     let tips: &[&str] = match argument {
         "--timeout" | "--time" => &[
             "--wait DUR limits how long to wait for the lock",
@@ -78,13 +76,13 @@ fn of_argument(argument: &str) -> Vec<String> {
         "--ttl" | "--expire" | "--duration" => &["--lease DUR sets how long the lock outlives a holder that has died"],
         "--nonblock" | "--nb" | "--non-blocking" => &["--no-wait ends at once if somebody else holds the lock"],
         // An option of a command without `--` in front of it, as flock(1) takes it.
-        _ if !has_separator() => &[SEPARATOR],
+        _ if !has_separator => &[SEPARATOR],
         _ => &[],
     };
     owned(tips)
 }
 
-fn of_argument_of_elect(argument: &str) -> Vec<String> {
+fn of_argument_of_elect(argument: &str, has_separator: bool) -> Vec<String> {
     let tips: &[&str] = match argument {
         "--wait" | "--no-wait" | "-w" | "-n" | "--timeout" => {
             &["a candidate waits until it leads, also for the store; a signal ends the wait"]
@@ -94,7 +92,7 @@ fn of_argument_of_elect(argument: &str) -> Vec<String> {
         }
         "--holder" => &["--value TEXT is what others see of this leader"],
         // Another name, or a command without `--` in front of it.
-        _ if !argument.starts_with('-') || !has_separator() => {
+        _ if !argument.starts_with('-') || !has_separator => {
             &["an election has one name; put -- before the command: leasehold elect NAME -- COMMAND"]
         }
         _ => &[],

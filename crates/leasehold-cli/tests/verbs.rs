@@ -319,11 +319,11 @@ fn completions_know_every_verb_and_no_hidden_one() {
         assert!(!page.contains("minder") && !page.contains("process group for"), "{shell} offers a hidden verb");
     }
     let bash = stdout_of(&["completions", "bash"], 0);
-    assert!(
-        bash.contains("opts=\"-h -V --help --version run elect inspect ls revoke quorum completions man help\""),
-        "{bash}"
-    );
-    assert!(bash.contains("opts=\"-h --help run elect inspect ls revoke quorum completions man\""), "of man: {bash}");
+    let lab = if cfg!(feature = "lab") { " lab" } else { "" };
+    let all = format!("opts=\"-h -V --help --version run elect inspect ls revoke quorum{lab} completions man help\"");
+    assert!(bash.contains(&all), "{bash}");
+    let of_man = format!("opts=\"-h --help run elect inspect ls revoke quorum{lab} completions man\"");
+    assert!(bash.contains(&of_man), "{bash}");
     assert!(stdout_of(&["completions", "zsh"], 0).contains("_cmdambivalent"), "what run runs is a command");
 }
 
@@ -340,6 +340,8 @@ fn manual_pages_have_sections_and_are_of_this_version() {
     for verb in ["run", "inspect", "ls", "revoke", "quorum"] {
         assert!(stdout_of(&["man", verb], 0).contains(".SH \"EXIT STATUS\"\n"), "{verb}");
     }
+    #[cfg(feature = "lab")]
+    assert!(stdout_of(&["man", "lab-show"], 0).contains(r"\-\-live"), "the verb of a verb has a page");
     let run = stdout_of(&["man", "run"], 0);
     assert!(run.contains("\\fBleasehold run\\fR [OPTIONS] <NAME>... \\-\\- <CMD>..."), "{run}");
 }

@@ -93,7 +93,7 @@ fn value(text: &str) -> Result<String, String> {
 }
 
 impl ElectArgs {
-    fn plan(self) -> Result<Plan, Failure> {
+    pub(crate) fn plan(self) -> Result<Plan, Failure> {
         let location = Location::of(&self.store)?;
         let lease = match self.lease {
             Some(lease) => lease,

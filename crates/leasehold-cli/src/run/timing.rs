@@ -95,7 +95,7 @@ pub(crate) fn rounded(duration: Duration) -> String {
         (seconds @ 0..10, tenth @ 1..) => format!("{seconds}.{tenth} s"),
         (seconds @ 0..120, _) => format!("{seconds} s"),
         (seconds @ 120..7_200, _) => format!("{} min", (seconds + 30) / 60),
-        (seconds, _) => format!("{} h", (seconds + 1_800) / 3_600),
+        (seconds, _) => format!("{} h", seconds / 3_600 + u64::from(seconds % 3_600 >= 1_800)),
     }
 }
 

@@ -9,6 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_testkit::RedisServer;
+use leasehold_testkit::part::Part;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::bench::{NAME, children, is_minder, leasehold};
@@ -73,20 +74,20 @@ fn a_killed_run_counts_at_most_once_by_file() {
 }
 
 fn count_up(url: &str) {
-    const RUNS: usize = 200;
+    let runs = Part::chosen().count(200);
     let dir = tempfile::tempdir().unwrap();
     let file = file(dir.path());
     thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
-                for _ in 0..RUNS {
+                for _ in 0..runs {
                     let status = count(url, &file, COUNT, "30s").status().unwrap();
                     assert!(status.success(), "{status}");
                 }
             });
         }
     });
-    assert_eq!(judge(&file), WORKERS * RUNS);
+    assert_eq!(judge(&file) as u64, WORKERS as u64 * runs);
 }
 
 /// A run that can be killed: its processes, and whether one of them was killed.
