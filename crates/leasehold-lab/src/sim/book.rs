@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use leasehold_spec::{Contention, Delivery};
+use leasehold_spec::{Contention, Delivery, GrantId};
 use leasehold_testkit::history::{Ended, Event, Fenced, History, Promise, Share};
 
 use super::exec::{Pid, lock};
@@ -28,11 +28,11 @@ struct Pages {
     overwritten: Vec<Overwritten>,
     /// When the attempt of a grant was first known to be in the queue.
     queued_us: BTreeMap<(String, u64), u64>,
-    /// When the server made a grant.
-    given_us: BTreeMap<(String, u64), u64>,
+    /// When the server made a grant, and which attempt got it.
+    given: BTreeMap<(String, u64), (u64, GrantId)>,
     /// The last token whose guard entered.
     entered: BTreeMap<String, u64>,
-    /// Holds whose sections have panicked, and their processes: after a failover another hold may have the same token.
+    /// Holds whose sections have panicked, and their processes.
     panicked: BTreeMap<(String, u64), Pid>,
     /// How many holds of a grant had entered when another client had waited for long.
     passes: BTreeMap<(String, u64), u64>,
@@ -54,7 +54,7 @@ struct Pages {
 impl Pages {
     fn grant_of(&self, name: &str, token: u64) -> Option<u64> {
         let of = |token| (name.to_owned(), token);
-        self.given_us.range(of(0)..=of(token)).next_back().map(|((_, token), _)| *token)
+        self.given.range(of(0)..=of(token)).next_back().map(|((_, token), _)| *token)
     }
 }
 
@@ -127,13 +127,20 @@ impl Book {
         lock(&self.0).queued_us.insert((name.to_owned(), token), since_us);
     }
 
-    /// Records that the server has made this grant.
-    pub(super) fn given(&self, name: &str, token: u64, at_us: u64) {
-        lock(&self.0).given_us.entry((name.to_owned(), token)).or_insert(at_us);
+    /// Records that the server has made this grant. After a failover it may be another one with the token of an earlier one.
+    pub(super) fn given(&self, name: &str, token: u64, id: GrantId, at_us: u64) {
+        let pages = &mut *lock(&self.0);
+        let of = |token| (name.to_owned(), token);
+        if pages.given.get(&of(token)).is_some_and(|(_, known)| *known == id) {
+            return;
+        }
+        pages.given.insert(of(token), (at_us, id));
+        let next = pages.given.range(of(token + 1)..=of(u64::MAX)).next().map_or(u64::MAX, |((_, next), _)| *next);
+        pages.panicked.retain(|(of, held), _| of != name || !(token..next).contains(held));
     }
 
     pub(super) fn given_us(&self, name: &str, token: u64) -> Option<u64> {
-        lock(&self.0).given_us.get(&(name.to_owned(), token)).copied()
+        lock(&self.0).given.get(&(name.to_owned(), token)).map(|(at_us, _)| *at_us)
     }
 
     /// Returns the token of the server's grant to which this token belongs.
@@ -144,14 +151,14 @@ impl Book {
     /// Returns whether no server has made a later grant than the one of this token.
     pub(super) fn is_last_given(&self, name: &str, token: u64) -> bool {
         let behind = (name.to_owned(), token + 1)..=(name.to_owned(), u64::MAX);
-        lock(&self.0).given_us.range(behind).next().is_none()
+        lock(&self.0).given.range(behind).next().is_none()
     }
 
     /// Returns whether this token belongs to the first grant that a server has made since this time.
     pub(super) fn is_first_since(&self, name: &str, token: u64, since_us: u64) -> bool {
         let pages = lock(&self.0);
-        let given = pages.given_us.range((name.to_owned(), 0)..=(name.to_owned(), u64::MAX));
-        let first = given.filter(|(_, at_us)| **at_us >= since_us).map(|((_, token), _)| *token).min();
+        let given = pages.given.range((name.to_owned(), 0)..=(name.to_owned(), u64::MAX));
+        let first = given.filter(|(_, (at_us, _))| *at_us >= since_us).map(|((_, token), _)| *token).min();
         first == Some(token)
     }
 
@@ -169,7 +176,7 @@ impl Book {
     pub(super) fn is_behind_a_panic(&self, pid: Pid, name: &str, token: u64) -> bool {
         let pages = lock(&self.0);
         let of = |token| (name.to_owned(), token);
-        let Some((grant, _)) = pages.given_us.range(of(0)..=of(token)).next_back() else { return false };
+        let Some((grant, _)) = pages.given.range(of(0)..=of(token)).next_back() else { return false };
         pages.panicked.range(grant.clone()..of(token)).any(|(_, panicked)| *panicked == pid)
     }
 
@@ -201,7 +208,7 @@ impl Book {
     pub(super) fn is_placed_by_an_old_clock(&self, pid: Pid, name: &str, token: u64) -> bool {
         let pages = lock(&self.0);
         let grant = pages.grant_of(name, token).map(|grant| (name.to_owned(), grant));
-        let Some(given_us) = grant.and_then(|grant| pages.given_us.get(&grant)) else { return false };
+        let Some((given_us, _)) = grant.and_then(|grant| pages.given.get(&grant)) else { return false };
         pages.jumps.is_unknown(pid, *given_us)
     }
 

@@ -195,7 +195,7 @@ impl Ended {
             return self.due_us();
         }
         let silent = self.queue.iter().filter(|waiter| !waiter.has_run(sim)).count() as u64;
-        let votes_us = lock(&sim.votes).votes_from_us(&self.name, sim.exec.now_us());
+        let votes_us = lock(&sim.votes).votes_from_us(&self.name, sim.exec.now_us(), |pid| !sim.exec.is_alive(pid));
         (self.due_us() + silent * SECOND_US).max(votes_us + SECOND_US + sim.plan.soon_us())
     }
 
@@ -256,7 +256,7 @@ mod tests {
             serve(&sim, conn, &Ask::One(name(), acquire));
             ids.push((id, pid));
         }
-        sim.book.given(NAME, 7, 0);
+        sim.book.given(NAME, 7, ids[0].0, 0);
         ids.remove(0);
         Scene { sim, waiters: ids }
     }
@@ -320,7 +320,7 @@ mod tests {
     fn a_grant_in_time_is_right() {
         let scene = scene(1);
         scene.dies();
-        scene.sim.book.given(NAME, 8, LEASE_US);
+        scene.sim.book.given(NAME, 8, GrantId { session: SessionId(2), counter: 9, nonce: 9 }, LEASE_US);
         assert!(!scene.is_late());
     }
 

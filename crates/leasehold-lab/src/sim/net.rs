@@ -240,7 +240,7 @@ fn observe(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &N
         net.queued_us.entry(id).or_insert(now_us);
     }
     for grant in net.nodes[node].records.get(name).into_iter().flat_map(|record| record.grants.iter()) {
-        sim.book.given(name.as_str(), grant.token.get(), now_us);
+        sim.book.given(name.as_str(), grant.token.get(), grant.id, now_us);
         if let Some(since_us) = net.queued_us.get(&grant.id) {
             sim.book.waited(name.as_str(), grant.token.get(), *since_us);
         }

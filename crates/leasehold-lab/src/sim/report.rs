@@ -207,6 +207,7 @@ const RARE: &[Mark] = &[
     Mark::AnswerOfAnotherRun,
     Mark::LapsesFull,
     Mark::NewcomerBehindMore,
+    Mark::OlderPush,
     Mark::QueuedWhileHeld,
     Mark::TicketMended,
     Mark::ReserveNotHeld,

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use leasehold_spec::{GrantId, SessionId};
+
 #[test]
 fn events_that_never_occurred_are_named() {
     let everything = Total::default().missed();
@@ -32,12 +34,30 @@ fn seeds_differ_in_what_goes_wrong() {
     assert!(plans.iter().any(|plan| plan.lease_max_us() < 3_000_000));
 }
 
+/// Returns the ID of an attempt.
+fn id(counter: u64) -> GrantId {
+    GrantId { session: SessionId(1), counter, nonce: 1 }
+}
+
+/// A failover brings back an earlier state, and the next grant of the new run gets the token of a section that has panicked.
+#[test]
+fn a_panic_is_not_that_of_another_grant_with_the_same_token() {
+    let book = Book::default();
+    book.given("a", 7, id(1), 100);
+    book.panicked(1, "a", 7);
+    book.given("a", 7, id(1), 150);
+    assert!(book.is_behind_a_panic(1, "a", 8), "handed on under the same grant");
+    assert!(!book.is_behind_a_panic(2, "a", 8), "another process");
+    book.given("a", 7, id(2), 200);
+    assert!(!book.is_behind_a_panic(1, "a", 8), "another grant");
+}
+
 #[test]
 fn a_revocation_excuses_only_later_tokens_of_its_own_grant() {
     let book = Book::default();
-    book.given("a", 7, 100);
+    book.given("a", 7, id(7), 100);
     book.revoked("a", 7, 400);
-    book.given("a", 20, 500);
+    book.given("a", 20, id(20), 500);
     let is_excused = |name, token, at_us| book.handed_on_unaware(name, token, at_us).is_some();
     assert!(is_excused("a", 8, 400));
     assert!(!is_excused("a", 8, 399), "it has not ended");
@@ -49,9 +69,9 @@ fn a_revocation_excuses_only_later_tokens_of_its_own_grant() {
 #[test]
 fn an_early_end_excuses_only_later_tokens_of_its_own_grant() {
     let book = Book::default();
-    book.given("a", 7, 100);
+    book.given("a", 7, id(7), 100);
     book.ended_early("a", 7, (400, 900));
-    book.given("a", 20, 500);
+    book.given("a", 20, id(20), 500);
     let is_excused = |token, at_us| book.handed_on_unaware("a", token, at_us).is_some();
     assert!(is_excused(8, 400) && is_excused(9, 900));
     assert!(!is_excused(8, 399), "it has not ended");
@@ -69,7 +89,7 @@ fn an_old_clock_dates_only_a_grant_after_a_jump_that_its_client_does_not_know() 
     let at = |us| Trip { sent_us: us, made_us: us, received_us: us };
     book.record_answer(1, at(100));
     book.jumps(200, 10_000);
-    [("a", 7, 150), ("a", 8, 250)].into_iter().for_each(|(name, token, at_us)| book.given(name, token, at_us));
+    [("a", 7, 150), ("a", 8, 250)].into_iter().for_each(|(name, token, at_us)| book.given(name, token, id(token), at_us));
     assert!(book.is_placed_by_an_old_clock(1, "a", 8));
     assert!(!book.is_placed_by_an_old_clock(1, "a", 7), "made before it");
     book.record_answer(2, at(210));

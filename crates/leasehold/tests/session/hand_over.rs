@@ -47,6 +47,23 @@ async fn p10_a_grant_that_is_revoked_while_it_is_claimed_is_not_entered() {
     assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
 }
 
+/// A re-check and a message bring the same grant by different connections. The second one has nothing new, and its time is
+/// older: it must not shorten the hold or take the lock away.
+#[tokio::test]
+async fn p3_a_message_of_a_grant_that_a_reply_has_brought_changes_nothing() {
+    let mut harness = Harness::new().await;
+    let (guard, id) = harness.reserved(30_000, 7, 1).await;
+    harness.push(id, 7, harness.store.server_us(), 1_000 * MS);
+    pause(50).await;
+    assert!(guard.remaining() > Duration::from_secs(20), "{:?}", guard.remaining());
+    assert!(timeout(Duration::from_millis(50), guard.lost()).await.is_err(), "nothing was lost");
+    let releasing = tokio::spawn(guard.release());
+    let release = harness.next().await;
+    assert!(matches!(release.op, Op::Release { token: released, .. } if released == token(7)), "{:?}", release.op);
+    harness.reply(release, Outcome::Released, 7);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+}
+
 #[tokio::test]
 async fn p1_a_reply_that_says_more_is_followed_by_a_settle() {
     let mut harness = Harness::new().await;

@@ -58,13 +58,16 @@ impl Net {
     }
 
     /// Returns when a majority votes for this name again. A node whose clock was set back votes once its clock is
-    /// within the window of the last token.
-    pub(in super::super) fn votes_from_us(&self, name: &str, now_us: u64) -> u64 {
+    /// within the window of the last token. A node that has voted for a client that is dead now votes when that vote ends.
+    pub(in super::super) fn votes_from_us(&self, name: &str, now_us: u64, is_dead: impl Fn(Pid) -> bool) -> u64 {
         let records = self.nodes.iter().filter_map(|voter| record(&voter.records, name));
         let highest_us = records.map(|record| record.highest.get()).max().unwrap_or(0);
         let since = |voter: &Voter| {
-            let behind_us = highest_us.saturating_sub(TOKEN_WINDOW_MS * 1000);
-            (now_us + behind_us).saturating_sub(voter.clock.at_us(now_us))
+            let (at_us, behind_us) = (voter.clock.at_us(now_us), highest_us.saturating_sub(TOKEN_WINDOW_MS * 1000));
+            let vote = record(&voter.records, name).and_then(|record| record.grant.as_ref());
+            let is_of_dead = |vote: &&Granted| self.pids.get(&vote.id.session).is_some_and(|pid| is_dead(*pid));
+            let ends_us = now_us + vote.filter(is_of_dead).map_or(0, |vote| vote.left_us(at_us));
+            ends_us.max((now_us + behind_us).saturating_sub(at_us))
         };
         let mut from_us: Vec<u64> = self.nodes.iter().map(since).collect();
         from_us.sort_unstable();

@@ -234,7 +234,7 @@ fn observe(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Re
         let voted = net.voted.entry(grant).or_default();
         if matches!(request, Request::Ask(_)) && voted.insert(node) && voted.len() == majority {
             sim.book.count("a majority votes");
-            sim.book.given(name.as_str(), token.get(), now_us);
+            sim.book.given(name.as_str(), token.get(), id, now_us);
         }
     }
     // A revocation, and each leave of a waiter while the vote is marked, have to notify the waiters that are next (P10).
