@@ -127,7 +127,8 @@ impl Book {
         lock(&self.0).queued_us.insert((name.to_owned(), token), since_us);
     }
 
-    /// Records that the server has made this grant. After a failover it may be another one with the token of an earlier one.
+    /// Records that the server has made this grant. After a failover it may be another grant with the token of an earlier
+    /// one.
     pub(super) fn given(&self, name: &str, token: u64, id: GrantId, at_us: u64) {
         let pages = &mut *lock(&self.0);
         let of = |token| (name.to_owned(), token);

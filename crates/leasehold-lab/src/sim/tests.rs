@@ -39,7 +39,8 @@ fn id(counter: u64) -> GrantId {
     GrantId { session: SessionId(1), counter, nonce: 1 }
 }
 
-/// A failover brings back an earlier state, and the next grant of the new run gets the token of a section that has panicked.
+/// A failover brings back an earlier state, and the next grant of the new run gets the token of a section that has
+/// panicked.
 #[test]
 fn a_panic_is_not_that_of_another_grant_with_the_same_token() {
     let book = Book::default();
@@ -89,7 +90,9 @@ fn an_old_clock_dates_only_a_grant_after_a_jump_that_its_client_does_not_know() 
     let at = |us| Trip { sent_us: us, made_us: us, received_us: us };
     book.record_answer(1, at(100));
     book.jumps(200, 10_000);
-    [("a", 7, 150), ("a", 8, 250)].into_iter().for_each(|(name, token, at_us)| book.given(name, token, id(token), at_us));
+    [("a", 7, 150), ("a", 8, 250)]
+        .into_iter()
+        .for_each(|(name, token, at_us)| book.given(name, token, id(token), at_us));
     assert!(book.is_placed_by_an_old_clock(1, "a", 8));
     assert!(!book.is_placed_by_an_old_clock(1, "a", 7), "made before it");
     book.record_answer(2, at(210));

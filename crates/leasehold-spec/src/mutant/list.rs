@@ -338,6 +338,10 @@ pub enum Mutant {
     P52LeavesBlindly,
     /// P52: a session that had no reply for a lease arrives again.
     P52ArrivesAgain,
+    /// P53: a request that is sent alone does not wait until the batch before it is sent.
+    P53LetsPass,
+    /// P53: a request is sent although its caller has given it up.
+    P53SendsGivenUp,
     /// P48: an observer asks for the leader before it waits for a change.
     P48LooksFirst,
     /// P45: a multi-lock holds members for as long as it waits for one of another client.

@@ -36,6 +36,24 @@ pub(super) fn acquire_all(count: usize, argv: &[&str]) -> Option<Vec<Acquire>> {
     (members.len() == count).then(|| members.iter().map(one).collect())?
 }
 
+/// Decodes the arguments of `many.lua` for `count` keys: the earliest `not_after`, and the requests.
+pub(super) fn many(count: usize, argv: &[&str]) -> Option<(u64, Vec<Op>)> {
+    let [earliest, all, ttl, label, place, bounds, asked @ ..] = argv else { return None };
+    if asked.len() != count || all.len() != 16 * count {
+        return None;
+    }
+    let one = |(at, asked): (usize, &&str)| match asked.split_at_checked(64)? {
+        (id, lease) if lease.len() == 8 => {
+            acquire(&[id, lease, label, all.get(16 * at..16 * at + 16)?, ttl, place, bounds])
+        }
+        _ => release(asked, None),
+    };
+    let ops: Vec<Op> = asked.iter().enumerate().map(one).collect::<Option<_>>()?;
+    let earliest = number(earliest, 16)?;
+    let is_late = |op: &Op| matches!(op, Op::Acquire(acquire) if acquire.not_after_us < earliest);
+    (!ops.iter().any(is_late)).then_some((earliest, ops))
+}
+
 pub(super) fn place(place: &str, bounds: &str) -> Option<Place> {
     let mut fields = Fields(place);
     let claim_ms = fields.number(8)?;

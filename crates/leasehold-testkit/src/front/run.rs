@@ -29,6 +29,8 @@ enum Shape {
 enum Guess {
     Text,
     Hash,
+    /// It was read as a text, and the short path was not taken.
+    Read,
 }
 
 impl Front {
@@ -55,6 +57,10 @@ impl Front {
         }
         if script == Script::AcquireAll {
             return Some(self.acquire_all(keys, now_us, &decode::acquire_all(keys.len(), argv)?));
+        }
+        if script == Script::Many {
+            let (earliest_us, ops) = decode::many(keys.len(), argv)?;
+            return Some(self.many(keys, now_us, (earliest_us, &ops), sent));
         }
         let [key] = keys else { return None };
         let guess = match script {
@@ -90,6 +96,18 @@ impl Front {
             self.records.insert((*key).to_owned(), Record { resource, shape: Shape::Text });
         }
         format!("{now_us:016}")
+    }
+
+    fn many(&mut self, keys: &[&str], now_us: u64, (earliest_us, ops): (u64, &[Op]), sent: &mut Vec<Sent>) -> String {
+        let mut text = format!("{now_us:016}");
+        for (number, (key, op)) in (1..).zip(keys.iter().zip(ops)) {
+            let is_early = now_us <= earliest_us || !matches!(op, Op::Acquire(_));
+            let said = self.apply(key, now_us, op, if is_early { Guess::Text } else { Guess::Read }, sent);
+            if said != "RELEASED" && !said.starts_with(|c: char| c.is_ascii_digit()) {
+                text += &format!("\n{number:02}{said}");
+            }
+        }
+        text
     }
 
     fn apply(&mut self, key: &str, now_us: u64, op: &Op, guess: Guess, sent: &mut Vec<Sent>) -> String {
@@ -134,7 +152,7 @@ impl Front {
 fn is_short(record: &Record, now_us: u64, op: &Op, guess: Guess) -> bool {
     let resource = &record.resource;
     match op {
-        _ if guess == Guess::Hash => false,
+        _ if guess != Guess::Text => false,
         Op::Acquire(acquire) if now_us <= acquire.not_after_us => {
             let is_new = *resource == Resource::default();
             let is_free = record.shape == Shape::Text && resource.grants.is_empty() && resource.last.get() < now_us;

@@ -2,6 +2,7 @@
 //! of the held grant, a renewal that of a marked one, and the clock stops at the end of a lease.
 
 mod plays;
+mod several;
 
 use leasehold_spec::limits::{LEASE_MAX_MS, RANGE_MAX, RENEW_BATCH, RETENTION_MS, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{Acquire, Contention, From, GrantId, Kind, Op, Outcome, Patience, Renew, SessionId, Take, Token};
@@ -238,26 +239,6 @@ impl<'a> History<'a> {
         let (id, token) = (self.attempts[at].acquire.id, self.token(at));
         let label = (*self.random.pick(&LABELS)).to_owned();
         self.apply(lock, &Op::Put { id, token, label });
-    }
-
-    /// Asks for two or three mutexes by one request.
-    fn acquire_all(&mut self) {
-        let first = self.random.index(self.locks.len());
-        let count = self.random.within(2, 3).min(self.locks.len() as u64);
-        let session = self.random.index(self.sessions);
-        let members: Vec<_> = (first..).take(count as usize).map(|lock| lock % self.locks.len()).collect();
-        let mut asked = Vec::with_capacity(members.len());
-        for lock in members {
-            // Often one that was asked for before.
-            let known =
-                self.one_of(lock).filter(|_| self.random.chance(10)).map(|at| self.attempts[at].acquire.clone());
-            let anew = self.new_acquire(session, Patience::Try);
-            if known.is_none() {
-                self.attempts.push(Attempt { lock, acquire: anew.clone(), token: None, ticket: None });
-            }
-            asked.push((lock, Acquire { patience: Patience::Try, ..known.unwrap_or(anew) }));
-        }
-        self.rig.acquire_all(&mut self.locks, &asked);
     }
 
     /// Hands to the label of a waiter, or to another one.

@@ -12,6 +12,7 @@ mod decode;
 mod decode_pool;
 mod full;
 mod history;
+mod many;
 mod pools;
 mod rig;
 mod wire;

@@ -44,6 +44,7 @@ impl Lock {
 pub(crate) enum Done {
     Op(String, Box<Op>, Guess, Box<Result<Answer, String>>),
     Renew(Vec<(Name, Renew)>, Vec<Result<Answer, String>>),
+    Many(Vec<(usize, Op)>, Vec<Result<Answer, String>>),
     Clock(i64),
     Attached(usize, bool),
     Memory(bool),
@@ -111,14 +112,14 @@ impl Rig {
         locks.iter_mut().for_each(|lock| self.forget(lock));
     }
 
-    fn steer_clear(&mut self, lock: &mut Lock) {
+    pub(crate) fn steer_clear(&mut self, lock: &mut Lock) {
         if self.harness.steer_clear(lock.end_us()) {
             self.forget(lock);
         }
     }
 
     /// Forgets the model of a name if its key has ended.
-    fn forget(&mut self, lock: &mut Lock) {
+    pub(crate) fn forget(&mut self, lock: &mut Lock) {
         let now_us = self.now_us();
         if lock.model.is_forgotten(now_us, now_us) {
             assert_eq!(self.harness.resp().command(&["EXISTS", &lock.key]), Value::Int(0), "{}", lock.key);
@@ -228,6 +229,12 @@ impl Rig {
     }
 
     fn check(&mut self, lock: &mut Lock, op: &Op, answer: &Answer, due: &mut Vec<(Name, Delivery)>) {
+        self.compare(lock, op, answer, due);
+        self.check_stored(lock);
+    }
+
+    /// Runs a request on the model, and compares the answers.
+    pub(crate) fn compare(&mut self, lock: &mut Lock, op: &Op, answer: &Answer, due: &mut Vec<(Name, Delivery)>) {
         let is_timeless = answer.now_us == 0 && answer.outcome == Outcome::Released;
         let now_us = if is_timeless { self.now_us() } else { answer.now_us };
         let attached = |id: SessionId| self.harness.is_attached(id);
@@ -246,7 +253,6 @@ impl Rig {
             self.fail(&format!("the answer is to be\n{expected:?}\nand it is\n{answer:?}"));
         }
         due.extend(deliveries.into_iter().map(|delivery| (lock.name.clone(), delivery)));
-        self.check_stored(lock);
     }
 
     /// Checks that the stored record equals the record of the specification, and has the right TTL.
@@ -288,7 +294,7 @@ impl Rig {
         }
     }
 
-    fn check_deliveries(&mut self, due: &[(Name, Delivery)]) {
+    pub(crate) fn check_deliveries(&mut self, due: &[(Name, Delivery)]) {
         let texts = self.harness.published();
         let expected: Vec<_> = due.iter().map(|(name, delivery)| message(name, delivery)).collect();
         let published: Vec<_> = texts.iter().map(|(channel, text)| (channel.clone(), plain(text))).collect();

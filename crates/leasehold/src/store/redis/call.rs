@@ -1,11 +1,10 @@
 //! The arguments of the scripts: requests as fields of fixed width, which a script can cut by position.
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
-use leasehold_spec::{
-    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, Token,
-};
+use leasehold_spec::{Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, Token};
 use redis::{Arg, Cmd};
 
+use super::fixed::Fields;
 use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
@@ -17,7 +16,6 @@ pub(super) const LENGTH_END: u64 = field!(LENGTH.ms).end();
 pub(super) const LABEL_END: u64 = field!(TAIL.label_length).end();
 /// The length of a label that begins an argument.
 const LABEL_LENGTH: At = At { offset: 0, width: field!(TAIL.label_length).width };
-const NONE: &str = "----------------";
 
 /// A script, and the command that runs it by its digest.
 #[derive(Clone)]
@@ -34,10 +32,9 @@ impl Call {
             Op::Acquire(acquire) => acquire_args(begin(Script::Acquire), acquire, contention)?,
             Op::Renew(renew) => return Self::renew(keys, &[(name, renew)]).map(Some),
             Op::Release { id, token, used } => {
-                let held = Fields::new().text("lh1H").decimal(token.get(), field!(RECORD.token)).id(id);
                 let used = (used > token).then(|| Fields::new().decimal(used.get(), field!(TOKEN.number)));
                 let inboxes = if is_contended(contention) { keys.inboxes() } else { String::new() };
-                begin(Script::Release).and(held).and_said([inboxes.as_bytes(), said(&used)])
+                begin(Script::Release).and(held(id, *token)).and_said([inboxes.as_bytes(), said(&used)])
             }
             Op::Leave { id, used } => {
                 let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), field!(TOKEN.number)));
@@ -115,6 +112,42 @@ impl Call {
         Ok(call)
     }
 
+    /// Returns one call with acquires and releases of many names. The acquires share all but their names, IDs and times.
+    pub(super) fn many<'a>(
+        keys: &Keys,
+        batch: impl ExactSizeIterator<Item = (&'a Name, &'a Op)> + Clone,
+    ) -> Result<Self, Error> {
+        let mut call = Self::begin(Script::Many, batch.len());
+        let mut key = String::new();
+        for (name, _) in batch.clone() {
+            key.clear();
+            keys.write(name, &mut key);
+            call.command.arg(&key);
+        }
+        let acquires = batch.clone().map(|(_, op)| if let Op::Acquire(acquire) = op { Some(acquire) } else { None });
+        // A release is never late.
+        call = call.and_not_after(acquires.clone().map(|one| one.map_or(TIME_END - 1, |acquire| acquire.not_after_us)));
+        call = match acquires.flatten().next() {
+            None => call.and("").and("").and("").and(""),
+            Some(acquire) => {
+                let (place, bounds) = match &acquire.patience {
+                    Patience::Try => (Fields::new(), Fields::new()),
+                    Patience::Queue(place) => queue_fields(place)?,
+                };
+                let call = call.and(keep_ms(below(acquire.lease_ms, LENGTH_END, "lease")?));
+                call.and(tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?).and(place).and(bounds)
+            }
+        };
+        for (_, op) in batch {
+            call = call.and(match op {
+                Op::Acquire(acquire) => Fields::new().id(&acquire.id).decimal(acquire.lease_ms, field!(ASKED.lease)),
+                Op::Release { id, token, .. } => held(id, *token),
+                _ => Fields::new(),
+            });
+        }
+        Ok(call)
+    }
+
     /// Returns the command that runs the script by its digest.
     pub(super) fn by_digest(&self) -> &Cmd {
         &self.command
@@ -170,6 +203,11 @@ impl Call {
 /// Returns the bytes of an optional field.
 fn said(field: &Option<Fields>) -> &[u8] {
     field.as_ref().map_or(&[], |field| field.as_ref())
+}
+
+/// Returns how a record begins whose grant is held while nobody waits.
+fn held(id: &GrantId, token: Token) -> Fields {
+    Fields::new().text("lh1H").decimal(token.get(), field!(RECORD.token)).id(id)
 }
 
 fn acquire_args(call: Call, acquire: &Acquire, contention: Contention) -> Result<Call, Error> {
@@ -243,98 +281,11 @@ pub(super) fn below(number: u64, end: u64, what: &str) -> Result<u64, Error> {
     if number < end { Ok(number) } else { Err(Error::invalid(format!("the {what} is too long: {number}"))) }
 }
 
-/// Fields of fixed width, one after the other. With `format!` they were half of the cost of a request in the client.
-pub(super) struct Fields {
-    bytes: [u8; Self::ROOM],
-    len: usize,
-}
-
-impl Fields {
-    /// The longest text is that of a renewal.
-    const ROOM: usize = 96;
-
-    pub(super) fn new() -> Self {
-        Self { bytes: [b'0'; Self::ROOM], len: 0 }
-    }
-
-    pub(super) fn text(mut self, text: &str) -> Self {
-        self.bytes[self.len..self.len + text.len()].copy_from_slice(text.as_bytes());
-        self.len += text.len();
-        self
-    }
-
-    /// Adds a number, padded with zeros. Callers check that it has no more digits than the field.
-    pub(super) fn decimal(mut self, mut number: u64, at: At) -> Self {
-        for digit in self.field(at).iter_mut().rev() {
-            *digit = b'0' + (number % 10) as u8;
-            number /= 10;
-        }
-        debug_assert_eq!(number, 0, "a number longer than its field");
-        self
-    }
-
-    fn hex(mut self, mut number: u128, width: usize) -> Self {
-        for digit in self.room(width).iter_mut().rev() {
-            *digit = b"0123456789abcdef"[(number & 15) as usize];
-            number >>= 4;
-        }
-        debug_assert_eq!(number, 0, "a number longer than its field");
-        self
-    }
-
-    fn maybe(self, number: Option<u64>, at: At) -> Self {
-        match number {
-            Some(number) => self.decimal(number, at),
-            None => self.text(NONE),
-        }
-    }
-
-    /// Adds an ID, in the form of [`GrantId::wire`].
-    pub(super) fn id(self, id: &GrantId) -> Self {
-        self.public_id(&id.public()).hex(id.nonce.into(), field!(ID.nonce).width)
-    }
-
-    /// Adds the public part of an ID.
-    pub(super) fn public_id(self, id: &PublicId) -> Self {
-        self.hex(id.session.0, field!(ID.session).width).hex(id.counter.into(), field!(ID.counter).width)
-    }
-
-    /// Returns the bytes of the next field, which has its place in a layout.
-    fn field(&mut self, at: At) -> &mut [u8] {
-        debug_assert_eq!(self.len, at.offset, "a field beside its place");
-        self.room(at.width)
-    }
-
-    fn room(&mut self, width: usize) -> &mut [u8] {
-        let begin = self.len;
-        self.len += width;
-        &mut self.bytes[begin..self.len]
-    }
-}
-
-impl AsRef<[u8]> for Fields {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use leasehold_spec::{SessionId, Take};
 
     use super::*;
-
-    #[test]
-    fn fields_are_what_format_makes_of_them() {
-        let id =
-            GrantId { session: SessionId(0x0123_4567_89ab_cdef_1122_3344_5566_7788), counter: 0xfe, nonce: u64::MAX };
-        let fields = Fields::new().text("H").id(&id).decimal(7, field!(WANT.token)).decimal(42, field!(WANT.lease));
-        let wanted = format!("H{}{:016}{:08}", id.wire(), 7, 42);
-        assert_eq!(std::str::from_utf8(fields.as_ref()), Ok(&*wanted));
-        let fields = |patience| Fields::new().maybe(patience, field!(BOUNDS.patience)).text("Ls");
-        assert_eq!(fields(None).as_ref(), format!("{NONE}Ls").as_bytes());
-        assert_eq!(fields(Some(1_763_650_000_123_456)).as_ref(), b"1763650000123456Ls");
-    }
 
     /// The scripts read arguments by their number. A call has as many as its row in the table says.
     #[test]

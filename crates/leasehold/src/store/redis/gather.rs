@@ -18,7 +18,7 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use tokio::task::yield_now;
 
@@ -28,7 +28,7 @@ use crate::sync::Mutex;
 /// With fewer requests in flight, the driver is polled whenever it is woken.
 const CROWD: usize = 4;
 /// The share of the requests in flight that is worth a write: one in so many.
-const SHARE: usize = 16;
+const SHARE: usize = 4;
 /// So many requests are always worth a write.
 const AT_MOST: usize = 64;
 
@@ -68,8 +68,7 @@ impl Gather {
             0 => Progress::Moving,
             _ if self.is_suspect.swap(true, Ordering::Relaxed) => Progress::Stalled,
             _ => {
-                let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                driver.into_iter().for_each(Waker::wake);
+                self.wake();
                 Progress::Waiting
             }
         }
@@ -80,8 +79,25 @@ impl Gather {
         self.gathered.load(Ordering::Relaxed) > 0
     }
 
-    /// Runs the driver until it ends.
-    pub(super) async fn drive(&self, driver: impl Future<Output = ()>) {
+    /// Returns whether a request that begins now is one of many.
+    pub(super) fn is_crowd(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) + 1 >= CROWD
+    }
+
+    /// Wakes the driver: there is something to send.
+    pub(super) fn wake(&self) {
+        let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    /// Runs the driver until it ends. Calls `send` before each of its turns, and `tell` after it, with the number of
+    /// requests that may be told their replies in this turn.
+    pub(super) async fn drive(
+        &self,
+        driver: impl Future<Output = ()>,
+        send: impl Fn(),
+        tell: impl Fn(usize, &Context<'_>),
+    ) {
         let (mut driver, mut aside) = (pin!(driver), pin!(yield_now()));
         // The number of gathered requests when the driver last yielded.
         let (mut seen, mut waker) = (None, Waker::noop().clone());
@@ -104,7 +120,10 @@ impl Gather {
             seen = None;
             // Before the poll: requests that are added from now on may not be in this write.
             self.gathered.store(0, Ordering::Relaxed);
-            driver.as_mut().poll(context)
+            send();
+            let driven = driver.as_mut().poll(context);
+            tell((self.under_way.load(Ordering::Relaxed) / SHARE).max(1), context);
+            driven
         })
         .await;
     }
@@ -123,7 +142,7 @@ mod tests {
     use std::cell::Cell;
     use std::pin::Pin;
     use std::sync::Arc;
-    use std::task::{Context, Wake, Waker};
+    use std::task::{Wake, Waker};
 
     use super::*;
 
@@ -140,7 +159,7 @@ mod tests {
                 polled.set(polled.get() + 1);
                 Poll::<()>::Pending
             });
-            let mut stage = Self { gather, polled, driving: Box::pin(gather.drive(driver)) };
+            let mut stage = Self { gather, polled, driving: Box::pin(gather.drive(driver, || {}, |_, _| {})) };
             assert!(stage.turn(), "its first turn");
             stage
         }
@@ -181,7 +200,7 @@ mod tests {
 
     #[test]
     fn many_requests_are_written_when_a_share_has_gathered() {
-        for (crowd, enough) in [(16, 1), (30, 1), (160, 10), (1_024, 64), (100_000, 64)] {
+        for (crowd, enough) in [(16, 5), (30, 9), (160, 53), (1_024, 64), (100_000, 64)] {
             let (gather, polled) = <(Gather, Cell<usize>)>::default();
             let mut stage = Stage::new(&gather, &polled);
             let _under_way = stage.asks(crowd);
@@ -247,7 +266,7 @@ mod tests {
     #[test]
     fn a_check_wakes_the_driver() {
         let gather = Gather::default();
-        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
+        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending), || {}, |_, _| {}));
         let _one = gather.begin();
         let woken = Arc::new(Count(AtomicUsize::new(0)));
         assert!(driving.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&woken)))).is_pending());
@@ -269,7 +288,7 @@ mod tests {
     #[test]
     fn a_driver_that_yields_is_woken() {
         let gather = Gather::default();
-        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
+        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending), || {}, |_, _| {}));
         let _under_way: Vec<_> = (0..100).map(|_| gather.begin()).collect();
         let woken = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&woken));

@@ -114,6 +114,11 @@ layouts! {
         patience: Bytes(16), "longest wait in ms; dashes: for ever";
         ticket: Nested(&TIME), "ticket of an earlier place; dashes: none";
     }
+    /// An argument of many: an acquire.
+    ASKED {
+        id: Nested(&ID), "grant ID";
+        lease: Nested(&LENGTH), "length of the lease in ms";
+    }
     /// The argument of reserve.
     RESERVE {
         token: Nested(&TOKEN), "token";

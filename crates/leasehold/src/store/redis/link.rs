@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::{Acquire, Answer, Kind, Name, Op, Renew, SessionId};
+use leasehold_spec::{Acquire, Answer, Contention, Kind, Name, Op, Renew, SessionId};
 
 use super::batch::in_parts;
 use super::call::Call;
 use super::fault;
+use super::many::{Asked, Told, may_join};
 use super::pool::encoding::Encoding;
 use super::pool::request::{Request, renewals, restless};
 use super::reply::{self, To};
@@ -29,6 +30,9 @@ pub(super) struct RedisLink {
 impl Link for RedisLink {
     fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
         let encoding = Encoding::expected(op, guess);
+        if encoding == Encoding::Mutex && guess.contention == Contention::None && may_join(op) {
+            return Box::pin(apply_together(self.wire.clone(), Box::new((name.clone(), op.clone())), guess));
+        }
         let request =
             self.check(op, encoding).and_then(|()| Request::new(&self.wire.keys, (name, op), guess, encoding));
         Box::pin(apply(self.wire.clone(), (name.clone(), op.clone()), (guess, encoding), request))
@@ -132,6 +136,24 @@ async fn apply(
         request = Request::new(&wire.keys, (&name, &op), guess, encoding).map_err(Fault::Refused)?;
     }
     Err(restless(&wire.keys.record(&name)))
+}
+
+/// Applies a request of a mutex together with others, if others are in flight.
+async fn apply_together(wire: Wire, asked: Asked, guess: Guess) -> Result<Answer, Fault> {
+    let to = To::from(&asked.1);
+    let (asked, encoding) = match wire.join(asked).await? {
+        Told::Usual(now_us) => return reply::usual(to, now_us).ok_or_else(|| wire.garbled(None)),
+        Told::Other(text, asked) => {
+            let reply = reply::parse(to, &text);
+            if !is_elsewhere(Encoding::Mutex, reply.as_ref()) {
+                return wire.read(&asked.0, reply);
+            }
+            (asked, Encoding::Pool)
+        }
+        Told::Alone(asked) => (asked, Encoding::Mutex),
+    };
+    let request = Request::new(&wire.keys, (&asked.0, &asked.1), guess, encoding);
+    apply(wire, *asked, (guess, encoding), request).await
 }
 
 async fn acquire_all(

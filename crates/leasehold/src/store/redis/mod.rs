@@ -28,6 +28,7 @@ mod credentials;
 mod dial;
 mod fault;
 mod fields;
+mod fixed;
 #[cfg(test)]
 mod fuzz;
 mod gather;
@@ -36,6 +37,7 @@ mod inspection;
 mod keys;
 pub(crate) mod layout;
 mod link;
+mod many;
 #[cfg(leasehold_lab)]
 mod mutants;
 pub(crate) mod named;

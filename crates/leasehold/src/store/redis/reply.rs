@@ -97,13 +97,41 @@ pub(super) fn of_all(members: &[(Name, Acquire)], text: &str) -> Option<Option<V
     Some(Some(members.iter().map(granted).collect()))
 }
 
+/// Reads the reply to many requests: the server's time, and the replies that are not the short ones, each with the number
+/// of its request. Returns `None` for garbage.
+pub(super) fn of_many(text: &str, requests: usize) -> Option<(u64, Vec<(usize, &str)>)> {
+    let mut lines = text.split('\n');
+    let now_us = token(lines.next()?)?.get();
+    let mut others = Vec::new();
+    for line in lines {
+        let (at, reply) = line.split_at_checked(2)?;
+        let at = usize::try_from(number(at)?).ok().filter(|at| (1..=requests).contains(at))?;
+        if reply.is_empty() || others.last().is_some_and(|(before, _)| *before >= at) {
+            return None;
+        }
+        others.push((at, reply));
+    }
+    Some((now_us, others))
+}
+
+/// Returns the answer that the short reply stands for, which the script of many requests does not repeat. `None` if the
+/// request has none.
+pub(super) fn usual(to: To, now_us: u64) -> Option<Answer> {
+    match to {
+        To::Acquire { lease_ms, range } => {
+            let token = Token::new(now_us)?;
+            Some(quiet(now_us, token, Outcome::Granted { token, left_us: lease_ms * 1000, range }))
+        }
+        To::Release { last } => Some(quiet(0, last, Outcome::Released)),
+        _ => None,
+    }
+}
+
 /// Reads the reply to one request. Returns `None` for garbage.
 pub(super) fn parse(to: To, text: &str) -> Option<Reply<Answer>> {
     match (to, text) {
-        (To::Acquire { lease_ms, range }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
-            let token = token(digits)?;
-            let outcome = Outcome::Granted { token, left_us: lease_ms * 1000, range };
-            Some(Reply::Sound(quiet(token.get(), token, outcome)))
+        (To::Acquire { .. }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
+            usual(to, token(digits)?.get()).map(Reply::Sound)
         }
         (To::Renew { token, lease_ms }, text) if is_usual_renewal(text) => {
             let outcome = Outcome::Renewed { left_us: lease_ms * 1000 };
@@ -122,7 +150,7 @@ pub(super) fn parse(to: To, text: &str) -> Option<Reply<Answer>> {
             Some(Reply::Sound(Answer { contention, ..quiet(now_us, highest, outcome) }))
         }
         (_, "OTHER") => Some(Reply::Other),
-        (To::Release { last }, "RELEASED") => Some(Reply::Sound(quiet(0, last, Outcome::Released))),
+        (To::Release { .. }, "RELEASED") => usual(to, 0).map(Reply::Sound),
         _ => Reply::refusal(text)
             .or_else(|| report(text).map(Reply::Sound))
             .or_else(|| is_begun(text, is_report).then_some(Reply::Damaged)),

@@ -17,6 +17,8 @@ pub enum Script {
     Acquire,
     /// Takes several leases, or none.
     AcquireAll,
+    /// Acquires and releases many names.
+    Many,
     /// Renews the leases of up to 16 names.
     Renew,
     /// Gives the lease back.
@@ -127,11 +129,11 @@ struct Row {
 }
 
 #[rustfmt::skip]
-static TABLE: [Row; 37] = {
+static TABLE: [Row; 38] = {
     use Family::{Locks, Node, Pools};
     use Flags::{AllowOom, NoWrites, Plain};
     use Script::{
-        Acquire, AcquireAll, CoolDown, HandTo, Inspect, Leave,
+        Acquire, AcquireAll, CoolDown, HandTo, Inspect, Leave, Many,
         NodeAsk, NodeBegin, NodeCoolDown, NodeEnter, NodeGiveBack, NodeInspect,
         NodeRenew, NodeRevoke, NodeSettle, PoolAcquire, PoolCoolDown, PoolCountDown, PoolCreate, PoolDelete,
         PoolInspect, PoolLeave, PoolLower, PoolNotify, PoolRelease, PoolRenew, PoolResize, PoolRevoke, PoolSettle,
@@ -142,6 +144,8 @@ static TABLE: [Row; 37] = {
             flags: Plain, arguments: 5..=8, each: 0, replies: &["GRANTED", "QUEUED", "BUSY", "GONE", "LATE", "FULL"] },
         Row { script: AcquireAll, family: Locks, name: "acquire_all", own: include_str!("acquire_all.lua"),
             flags: Plain, arguments: 1..=1, each: 4, replies: &[] },
+        Row { script: Many, family: Locks, name: "many", own: include_str!("many.lua"),
+            flags: Plain, arguments: 6..=6, each: 1, replies: &[] },
         Row { script: Renew, family: Locks, name: "renew", own: include_str!("renew.lua"),
             flags: AllowOom, arguments: 2..=2, each: 1, replies: &["RENEWED", "LOST", "LATE"] },
         Row { script: Release, family: Locks, name: "release", own: include_str!("release.lua"),
@@ -229,6 +233,9 @@ const _: () = {
 ///
 /// A part that contains the mark of another part comes before that part.
 const LOCK_PARTS: &[(&str, &str)] = &[
+    ("--@alone\n", include_str!("part/alone.lua")),
+    ("--@acquire\n", include_str!("part/acquire.lua")),
+    ("--@release\n", include_str!("part/release.lua")),
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@take\n", include_str!("part/take.lua")),
     ("--@join\n", include_str!("part/join.lua")),

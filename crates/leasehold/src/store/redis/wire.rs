@@ -22,6 +22,7 @@ use super::call::Call;
 use super::fault::{self, Asker, Trouble};
 use super::gather::Gather;
 use super::keys::Keys;
+use super::many::{Asked, Many, Silence, Told};
 use super::words::Reply;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Progress};
@@ -47,6 +48,7 @@ pub(super) struct Line {
     hang_up: Notify,
     attached: Mutex<Option<Attached>>,
     requests: Gather,
+    many: Many,
 }
 
 /// An event on the channel of a session.
@@ -69,7 +71,15 @@ struct Attached {
 impl Line {
     pub(super) fn new(to: &Address, asker: Asker) -> Self {
         let (is_closed, hang_up) = (AtomicBool::new(false), Notify::new());
-        Self { at: to.to_string(), asker, is_closed, hang_up, attached: Mutex::default(), requests: Gather::default() }
+        Self {
+            at: to.to_string(),
+            asker,
+            is_closed,
+            hang_up,
+            attached: Mutex::default(),
+            requests: Gather::default(),
+            many: Many::default(),
+        }
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -83,7 +93,7 @@ impl Line {
 
     /// See [`Link::has_unsent`](crate::store::Link::has_unsent).
     pub(super) fn has_unsent(&self) -> bool {
-        self.requests.has_unsent()
+        self.requests.has_unsent() || self.many.has_unsent()
     }
 
     /// Runs the driver until it ends or the link is closed. The link also ends if this future is dropped with its runtime.
@@ -92,7 +102,19 @@ impl Line {
         tokio::select! {
             biased;
             () = line.0.hang_up.notified() => {}
-            () = line.0.requests.drive(driver) => {}
+            () = line.0.requests.drive(driver, || line.0.many.send(), |limit, context| {
+                line.0.many.tell(limit, context, |silence| line.0.fault_of_many(silence));
+            }) => {}
+        }
+    }
+
+    fn fault_of_many(&self, silence: Silence) -> Fault {
+        match silence {
+            Silence::Broken(error) => Trouble::of(&error, &self.at, self.asker, None).into(),
+            Silence::Garbled => {
+                self.close();
+                fault::garbled(&self.at, None)
+            }
         }
     }
 
@@ -148,6 +170,7 @@ struct Ending(Arc<Line>);
 impl Drop for Ending {
     fn drop(&mut self) {
         self.0.is_closed.store(true, Ordering::Release);
+        self.0.many.end(|silence| self.0.fault_of_many(silence));
         let attached = self.0.attached().take();
         if let Some(to) = attached {
             (to.ear)(Heard::Detached);
@@ -158,8 +181,29 @@ impl Drop for Ending {
 impl Wire {
     /// Sends a command, and returns the reply.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        // In the order of the requests.
+        if !is_on(Mutant::P53LetsPass) {
+            self.line.many.send();
+        }
         let _under_way = self.line.requests.begin();
         self.connection.send_packed_command(command).await?.extract_error()
+    }
+
+    /// Sends a request together with others, if others are in flight, and returns what became of it.
+    pub(super) async fn join(&self, asked: Asked) -> Result<Told, Fault> {
+        if !self.line.requests.is_crowd() {
+            return Ok(Told::Alone(asked));
+        }
+        let _under_way = self.line.requests.begin();
+        match self.line.many.join(&self.connection, &self.keys, asked) {
+            Ok((told, is_first)) => {
+                if is_first {
+                    self.line.requests.wake();
+                }
+                told.await.unwrap_or_else(|_| Err(gone()))
+            }
+            Err(asked) => Ok(Told::Alone(asked)),
+        }
     }
 
     /// Runs a script, about one name or about many.
@@ -228,7 +272,7 @@ impl Wire {
             *self.line.attached() = None;
             return Err(self.fault(&error, None));
         }
-        seen.await.map_err(|_| Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection to Redis was closed")))
+        seen.await.map_err(|_| gone())
     }
 
     pub(super) async fn ping(mut self) -> Result<u64, Fault> {
@@ -249,6 +293,10 @@ impl Wire {
         let key = about.map(|name| self.keys.record(name));
         fault::garbled(&self.line.at, key.as_deref())
     }
+}
+
+fn gone() -> Fault {
+    Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection to Redis was closed"))
 }
 
 #[cfg(test)]

@@ -105,7 +105,8 @@ impl History<'_> {
             return;
         }
         match self.random.below(100) {
-            0..=3 => self.acquire_all(),
+            0..=2 => self.acquire_all(),
+            3 => self.many(),
             4..=13 => {
                 let session = self.random.index(self.sessions);
                 self.acquire_anew(lock, session, Patience::Try);
