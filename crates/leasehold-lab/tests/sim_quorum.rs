@@ -40,7 +40,7 @@ fn seeded_flaws_of_nodes_are_found() {
 fn seeds_that_have_found_something_find_nothing() {
     for seed in [
         "856", "1035", "2303", "3231", "4615", "18868", "20239", "33459", "43293", "105465", "108118", "201481",
-        "304611", "25640",
+        "304611", "25640", "71103", "72506",
     ] {
         let played = sim(&["--seed", seed]);
         assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));

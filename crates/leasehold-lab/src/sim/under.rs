@@ -10,6 +10,7 @@ use leasehold_testkit::history::{Ended, Promise, Share};
 use super::book::{Excuse, Grant};
 use super::exec::lock;
 use super::plan::{HICCUP_US, MS};
+use super::quorum::heal_ends;
 use super::registers;
 use super::sent::Sent;
 use super::stage::Sim;
@@ -278,12 +279,6 @@ impl Worker {
         written.0.is_some()
     }
 
-    /// Returns whether clocks have healed: if the clocks of a majority are set forward, leases end there.
-    fn is_set_right(&self, grant: &Grant) -> bool {
-        let (healed_us, now_us) = (self.sim.plan.chaos_us, self.sim.exec.now_us());
-        now_us > healed_us && self.sim.plan.quorum.is_some() && self.sim.book.is_excused(&grant.name, healed_us, now_us)
-    }
-
     /// Checks whether the lease is valid, and records a claim if it is.
     fn claims(&self, guard: &impl Lease, grant: &Grant) -> bool {
         match guard.check() {
@@ -293,7 +288,7 @@ impl Worker {
             }
             Err(lost) => {
                 self.sim.book.count(lost_label(lost.reason()));
-                if self.is_renewed && self.sim.plan.keeps_leases() && !self.is_set_right(grant) {
+                if self.is_renewed && self.sim.plan.keeps_leases() && !heal_ends(&self.sim, &grant.name) {
                     self.wrong(&format!("a renewed lease was lost ({lost}), but no fault interfered"));
                 }
                 if lost.reason() == LostReason::Superseded {

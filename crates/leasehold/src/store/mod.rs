@@ -145,7 +145,8 @@ impl From<Contention> for Guess {
 /// The store carries out requests about one grant in the order in which their futures were first polled, so that a leave
 /// never overtakes the acquire that it ends. The same holds for all acquires of one name, and no acquire overtakes a
 /// release or a leave. The store may carry out other requests earlier, so that a client that asks for thousands of locks
-/// still renews, releases and re-checks in time.
+/// still renews, releases and re-checks in time. A server that refuses a script, because it has forgotten it or for another
+/// reason, carries its requests out later, in the order in which their callers send them again.
 ///
 /// The trait has no default bodies: each link answers every question about itself.
 pub trait Link: Send + Sync + 'static {

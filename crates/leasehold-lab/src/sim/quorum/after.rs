@@ -20,9 +20,21 @@ const CONNECTED_US: u64 = 20_000_000;
 pub(in super::super) fn heal(sim: &Arc<Sim>) {
     let mut net = lock(&sim.votes);
     net.is_calm = true;
+    let forward = net.nodes.iter().filter(|voter| voter.clock.offset_us < 0).count();
+    if forward > net.nodes.len() / 2 {
+        net.set_right_until_us = sim.exec.now_us() + sim.plan.lease_max_us();
+    }
     for at in 0..net.nodes.len() {
         set_clock(sim, &mut net, at, 0);
     }
+}
+
+/// Returns whether healing may have ended a lease of this name: forward jumps of a majority end leases, some of them for
+/// the client only (P12).
+pub(in super::super) fn heal_ends(sim: &Sim, name: &str) -> bool {
+    let (healed_us, now_us) = (sim.plan.chaos_us, sim.exec.now_us());
+    let is_ended = || now_us < lock(&sim.votes).set_right_until_us || sim.book.is_excused(name, healed_us, now_us);
+    now_us > healed_us && sim.plan.quorum.is_some() && is_ended()
 }
 
 /// Returns for how long a waiter may have to wait because of earlier faults: nodes in quarantine, leases of dead

@@ -23,7 +23,7 @@ mod step_rules;
 mod tests;
 mod voter;
 
-pub(super) use after::{heal, kept, residue};
+pub(super) use after::{heal, heal_ends, kept, residue};
 pub(super) use faults::{inject, set_back};
 pub(super) use net::Net;
 pub(super) use seat::SimNode;

@@ -37,6 +37,8 @@ pub(in super::super) struct Net {
     /// The client of each session.
     pub(super) pids: BTreeMap<SessionId, Pid>,
     pub(super) is_calm: bool,
+    /// Until then a lease may end because healing has set the clocks of a majority forward.
+    pub(in super::super) set_right_until_us: u64,
     pub(super) pledges: Pledges,
     /// The nodes at which a grant was revoked.
     marked: BTreeMap<(Name, Token), BTreeSet<usize>>,
@@ -64,6 +66,7 @@ impl Net {
             lost_pushes: 0,
             pids: BTreeMap::new(),
             is_calm: false,
+            set_right_until_us: 0,
             pledges,
             marked: BTreeMap::new(),
             voted: BTreeMap::new(),

@@ -11,7 +11,7 @@ use leasehold_spec::limits::CLAIM_MIN_MS;
 use tokio::task::JoinHandle;
 
 use crate::conformance::rules::Raw;
-use crate::conformance::stage::{Stage, release, soon};
+use crate::conformance::stage::{Stage, eventually, release, soon};
 
 /// Shorter than any wait of these laws.
 const SHORT: Duration = Duration::from_millis(50);
@@ -154,8 +154,11 @@ pub(super) async fn a_wait_that_timed_out_holds(stage: &Stage) {
     let (ours, theirs) = (a.mutex(stage.name_of("lock")), b.mutex(stage.name_of("lock")));
     let (first, condvar) = (ours.lock().await.expect("free"), a.condvar(stage.name()));
     let token = first.token();
+    // Before the wait begins: on a slow machine it may be over before another client has asked.
+    let behind = tokio::spawn(async move { theirs.lock().await });
+    eventually("another client waits", async || ours.inspect().await.expect("an answer").waiters == 1).await;
     let waiting = tokio::spawn(async move { condvar.wait_for(first, SHORT).await });
-    let between = soon("a wait releases the lock", theirs.lock()).await.expect("an answer");
+    let between = soon("a wait releases the lock", behind).await.expect("no panic").expect("an answer");
     tokio::time::sleep(4 * SHORT).await;
     assert!(!waiting.is_finished(), "another client holds the lock");
     let last = between.token();

@@ -18,7 +18,7 @@ const WITHIN_US: u64 = 1_000_000;
 
 pub(super) async fn inspect(links: Arc<Links>, name: Name) -> Result<(Answer, Vec<NodeView>), Fault> {
     let begun_us = links.now_us();
-    let tally = ask_all(&links, &name, &Request::Inspect).await;
+    let tally = ask_all(&links, &name, &Request::Inspect, Tally::shows_enough).await;
     let seen = |said: &Said| if let Said::Inspected(seen) = said { Some(seen.clone()) } else { None };
     let views: Vec<Option<Inspection>> = tally.votes().map(|vote| seen(&vote?.1.said)).collect();
     if views.iter().flatten().count() < tally.majority() {
@@ -56,22 +56,24 @@ pub(super) async fn revoke(
     grace_ms: u64,
 ) -> Result<Answer, Fault> {
     let begun_us = links.now_us();
-    let tally = ask_all(&links, &name, &Request::Revoke { holder, token, grace_ms }).await;
+    let request = Request::Revoke { holder, token, grace_ms };
+    // A majority of answers may not decide it: one node has marked the grant, and another one does not know it.
+    let tally = ask_all(&links, &name, &request, |tally| tally.revoked().is_some()).await;
     let outcome = tally.revoked().ok_or_else(|| links.shared.undecided(&tally))?;
     Ok(answer(begun_us, &tally, outcome))
 }
 
 pub(super) async fn settle(links: Arc<Links>, name: Name) -> Result<Answer, Fault> {
     let begun_us = links.now_us();
-    let tally = ask_all(&links, &name, &Request::Settle).await;
+    let tally = ask_all(&links, &name, &Request::Settle, Tally::shows_enough).await;
     Ok(answer(begun_us, &tally, Outcome::Settled))
 }
 
-/// Asks all nodes. Waits for a majority, and for the others that answer in time.
-async fn ask_all(links: &Arc<Links>, name: &Name, request: &Request) -> Tally {
+/// Asks all nodes. Waits for enough answers, and for the others that answer in time.
+async fn ask_all(links: &Arc<Links>, name: &Name, request: &Request, is_enough: impl Fn(&Tally) -> bool) -> Tally {
     let mut question = Question::of(links, |node| collect::ask(links, node, name, request));
     let all = |tally: &Tally| tally.pending_nodes().is_empty().then_some(());
-    let enough = |tally: &Tally| if tally.shows_enough() { Some(()) } else { all(tally) };
+    let enough = |tally: &Tally| if is_enough(tally) { Some(()) } else { all(tally) };
     let now_us = links.now_us();
     if question.collect(now_us + links.shared.timeout_us(u64::MAX), all).await.is_none() {
         question.collect(now_us + WITHIN_US, enough).await;

@@ -4,7 +4,7 @@ use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, Token};
 use redis::{Arg, Cmd};
 
-use super::fixed::Fields;
+use super::arguments::Fields;
 use super::keys::Keys;
 use super::layout::{Place as At, field};
 use super::scripts::Script;
@@ -93,13 +93,7 @@ impl Call {
 
     /// Returns one call with renewals of many names.
     pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renew)]) -> Result<Self, Error> {
-        let mut call = Self::begin(Script::Renew, batch.len());
-        let mut key = String::new();
-        for (name, _) in batch {
-            key.clear();
-            keys.write(name, &mut key);
-            call.command.arg(&key);
-        }
+        let mut call = Self::begin(Script::Renew, batch.len()).and_keys(keys, batch.iter().map(|(name, _)| *name));
         call = call.and_not_after(batch.iter().map(|(_, renew)| renew.not_after_us));
         for (_, renew) in batch {
             let from = match renew.from {
@@ -117,13 +111,7 @@ impl Call {
         keys: &Keys,
         batch: impl ExactSizeIterator<Item = (&'a Name, &'a Op)> + Clone,
     ) -> Result<Self, Error> {
-        let mut call = Self::begin(Script::Many, batch.len());
-        let mut key = String::new();
-        for (name, _) in batch.clone() {
-            key.clear();
-            keys.write(name, &mut key);
-            call.command.arg(&key);
-        }
+        let mut call = Self::begin(Script::Many, batch.len()).and_keys(keys, batch.clone().map(|(name, _)| name));
         let acquires = batch.clone().map(|(_, op)| if let Op::Acquire(acquire) = op { Some(acquire) } else { None });
         // A release is never late.
         call = call.and_not_after(acquires.clone().map(|one| one.map_or(TIME_END - 1, |acquire| acquire.not_after_us)));
@@ -142,7 +130,7 @@ impl Call {
             call = call.and(match op {
                 Op::Acquire(acquire) => Fields::new().id(&acquire.id).decimal(acquire.lease_ms, field!(ASKED.lease)),
                 Op::Release { id, token, .. } => held(id, *token),
-                _ => Fields::new(),
+                _ => unreachable!("only acquires and releases join a batch"),
             });
         }
         Ok(call)
@@ -151,6 +139,11 @@ impl Call {
     /// Returns the command that runs the script by its digest.
     pub(super) fn by_digest(&self) -> &Cmd {
         &self.command
+    }
+
+    /// Returns the command that runs the script by its digest, and nothing else.
+    pub(super) fn into_command(self) -> Cmd {
+        self.command
     }
 
     /// Returns the command that runs the script by its source, if the server has forgotten it.
@@ -170,6 +163,16 @@ impl Call {
         let mut command = Cmd::with_capacity(4 + 8 * keys, 64 + 512 * keys);
         command.arg("EVALSHA").arg(script.sha()).arg(keys);
         Self { script, command }
+    }
+
+    fn and_keys<'a>(mut self, keys: &Keys, names: impl Iterator<Item = &'a Name>) -> Self {
+        let mut key = String::new();
+        for name in names {
+            key.clear();
+            keys.write(name, &mut key);
+            self.command.arg(&key);
+        }
+        self
     }
 
     pub(super) fn and(mut self, argument: impl AsRef<[u8]>) -> Self {
@@ -244,9 +247,9 @@ pub(super) fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
         Fields::new().decimal(below(place.claim_ms, LENGTH_END, "claim")?, field!(PLACE.claim)).text(hears).text(order);
     let bounds = match (patience, ticket) {
         (None, None) => Fields::new(),
-        (patience, ticket) => {
-            Fields::new().maybe(patience, field!(BOUNDS.patience)).maybe(ticket, field!(BOUNDS.ticket))
-        }
+        (patience, ticket) => Fields::new()
+            .decimal_or_none(patience, field!(BOUNDS.patience))
+            .decimal_or_none(ticket, field!(BOUNDS.ticket)),
     };
     Ok((who, bounds))
 }

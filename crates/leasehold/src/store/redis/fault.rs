@@ -6,7 +6,7 @@
 //! After an error of the server **nothing was done**: the server refuses a script before it begins, and a script reads
 //! everything first and writes last. Only after a broken connection this is unknown.
 
-use redis::RedisError;
+use redis::{RedisError, Value};
 
 use super::rights::Rights;
 use super::sieve::Sieve;
@@ -272,6 +272,11 @@ pub(super) fn lacking_for_pools(at: &str, missing: &[&str]) -> Error {
          and connect again"
     );
     Error::new(ErrorKind::Denied, message)
+}
+
+/// Whether the server does not know the script. Then nothing of it has run.
+pub(super) fn is_forgotten(reply: &Result<Value, RedisError>) -> bool {
+    reply.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"))
 }
 
 /// The reply is garbage.

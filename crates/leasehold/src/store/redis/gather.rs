@@ -18,16 +18,16 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 
 use tokio::task::yield_now;
 
 use crate::store::Progress;
 use crate::sync::Mutex;
 
-/// With fewer requests in flight, the driver is polled whenever it is woken.
+/// With fewer requests in flight, the driver is polled whenever it is woken, and a request is sent by its own script.
 const CROWD: usize = 4;
-/// The share of the requests in flight that is worth a write: one in so many.
+/// The share of the requests in flight that is worth a write, and that gets its replies in one turn: one in so many.
 const SHARE: usize = 4;
 /// So many requests are always worth a write.
 const AT_MOST: usize = 64;
@@ -79,9 +79,14 @@ impl Gather {
         self.gathered.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns whether a request that begins now is one of many.
-    pub(super) fn is_crowd(&self) -> bool {
+    /// Returns whether at least three other requests are in flight.
+    pub(super) fn is_crowded(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) + 1 >= CROWD
+    }
+
+    /// Returns the number of requests that get their replies in one turn of the driver.
+    pub(super) fn share(&self) -> usize {
+        (self.under_way.load(Ordering::Relaxed) / SHARE).max(1)
     }
 
     /// Wakes the driver: there is something to send.
@@ -90,14 +95,8 @@ impl Gather {
         driver.into_iter().for_each(Waker::wake);
     }
 
-    /// Runs the driver until it ends. Calls `send` before each of its turns, and `tell` after it, with the number of
-    /// requests that may be told their replies in this turn.
-    pub(super) async fn drive(
-        &self,
-        driver: impl Future<Output = ()>,
-        send: impl Fn(),
-        tell: impl Fn(usize, &Context<'_>),
-    ) {
+    /// Runs the driver until it ends.
+    pub(super) async fn drive(&self, driver: impl Future<Output = ()>) {
         let (mut driver, mut aside) = (pin!(driver), pin!(yield_now()));
         // The number of gathered requests when the driver last yielded.
         let (mut seen, mut waker) = (None, Waker::noop().clone());
@@ -120,10 +119,7 @@ impl Gather {
             seen = None;
             // Before the poll: requests that are added from now on may not be in this write.
             self.gathered.store(0, Ordering::Relaxed);
-            send();
-            let driven = driver.as_mut().poll(context);
-            tell((self.under_way.load(Ordering::Relaxed) / SHARE).max(1), context);
-            driven
+            driver.as_mut().poll(context)
         })
         .await;
     }
@@ -142,7 +138,7 @@ mod tests {
     use std::cell::Cell;
     use std::pin::Pin;
     use std::sync::Arc;
-    use std::task::{Wake, Waker};
+    use std::task::{Context, Wake, Waker};
 
     use super::*;
 
@@ -159,7 +155,7 @@ mod tests {
                 polled.set(polled.get() + 1);
                 Poll::<()>::Pending
             });
-            let mut stage = Self { gather, polled, driving: Box::pin(gather.drive(driver, || {}, |_, _| {})) };
+            let mut stage = Self { gather, polled, driving: Box::pin(gather.drive(driver)) };
             assert!(stage.turn(), "its first turn");
             stage
         }
@@ -266,7 +262,7 @@ mod tests {
     #[test]
     fn a_check_wakes_the_driver() {
         let gather = Gather::default();
-        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending), || {}, |_, _| {}));
+        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
         let _one = gather.begin();
         let woken = Arc::new(Count(AtomicUsize::new(0)));
         assert!(driving.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&woken)))).is_pending());
@@ -288,7 +284,7 @@ mod tests {
     #[test]
     fn a_driver_that_yields_is_woken() {
         let gather = Gather::default();
-        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending), || {}, |_, _| {}));
+        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
         let _under_way: Vec<_> = (0..100).map(|_| gather.begin()).collect();
         let woken = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&woken));

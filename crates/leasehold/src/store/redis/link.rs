@@ -7,7 +7,7 @@ use leasehold_spec::{Acquire, Answer, Contention, Kind, Name, Op, Renew, Session
 use super::batch::in_parts;
 use super::call::Call;
 use super::fault;
-use super::many::{Asked, Told, may_join};
+use super::many::{BatchReply, NamedOp, may_join};
 use super::pool::encoding::Encoding;
 use super::pool::request::{Request, renewals, restless};
 use super::reply::{self, To};
@@ -138,22 +138,24 @@ async fn apply(
     Err(restless(&wire.keys.record(&name)))
 }
 
-/// Applies a request of a mutex together with others, if others are in flight.
-async fn apply_together(wire: Wire, asked: Asked, guess: Guess) -> Result<Answer, Fault> {
-    let to = To::from(&asked.1);
-    let (asked, encoding) = match wire.join(asked).await? {
-        Told::Usual(now_us) => return reply::usual(to, now_us).ok_or_else(|| wire.garbled(None)),
-        Told::Other(text, asked) => {
+/// Applies a request of a mutex together with others, if at least three are in flight.
+async fn apply_together(wire: Wire, request: NamedOp, guess: Guess) -> Result<Answer, Fault> {
+    let to = To::from(&request.1);
+    let (request, encoding) = match wire.join(request).await? {
+        BatchReply::Short(now_us) => return reply::short(to, now_us).ok_or_else(|| wire.garbled(None)),
+        BatchReply::Full(text, request) => {
             let reply = reply::parse(to, &text);
             if !is_elsewhere(Encoding::Mutex, reply.as_ref()) {
-                return wire.read(&asked.0, reply);
+                return wire.read(&request.0, reply);
             }
-            (asked, Encoding::Pool)
+            (request, Encoding::Pool)
         }
-        Told::Alone(asked) => (asked, Encoding::Mutex),
+        BatchReply::SendAlone(request) => (request, Encoding::Mutex),
+        BatchReply::Broken(error) => return Err(wire.fault(&error, None)),
+        BatchReply::Garbled => return Err(wire.garbled(None)),
     };
-    let request = Request::new(&wire.keys, (&asked.0, &asked.1), guess, encoding);
-    apply(wire, *asked, (guess, encoding), request).await
+    let call = Request::new(&wire.keys, (&request.0, &request.1), guess, encoding);
+    apply(wire, *request, (guess, encoding), call).await
 }
 
 async fn acquire_all(

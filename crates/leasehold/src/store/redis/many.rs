@@ -1,15 +1,15 @@
 //! Sends the acquires and releases of many tasks in one script (P53).
 //!
-//! The server spends more time around the commands of a script than in them. So requests that leave in one write leave in
+//! Starting and ending a script costs the server more than the commands in it. So requests that leave in one write leave in
 //! one script of at most [`NAMES`] names. The script serves every name in full, in the order of the requests.
 //!
-//! - A request joins a batch while others are in flight. One that is alone is sent at once, by its own script.
-//! - The driver sends the open batch with its next write. Any other request of the link sends it first. So the server gets
+//! - A request joins a batch while at least three others are in flight. Otherwise it is sent at once, by its own script.
+//! - The driver sends what has joined with its next write. Any other request of the link sends it first. So the server gets
 //!   all requests in the order in which their futures were first polled.
-//! - The driver tells the replies of a share of the requests, lets those tasks run, and goes on in its next turn. Otherwise
-//!   client and server would take turns, and each would wait for the other.
-//! - If the server refuses a batch as a whole, each of its requests is sent alone. A repeat is safe (P2, P3), and a request
-//!   that comes later than its leave is left again (P14).
+//! - In each turn, the driver delivers the replies of about a quarter of the requests in flight. These tasks send their
+//!   next requests while the rest waits. Otherwise client and server would idle in turn.
+//! - If the server refuses a batch, or does not know the script, each of its requests is sent alone, unless its caller is
+//!   gone. A repeat is safe (P2, P3). If an acquire arrives after its leave, the client sends the leave again (P14).
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -21,59 +21,60 @@ use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, Name, Op, Patience};
 use redis::aio::MultiplexedConnection;
-use redis::{RedisError, Value};
+use redis::{Cmd, RedisError, Value};
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
 use super::call::Call;
+use super::fault::is_forgotten;
 use super::keys::Keys;
 use super::reply;
-use crate::store::Fault;
+use super::scripts::Script;
 use crate::world::Pending;
 
 /// The number of names in one script. The server serves nobody else during a script.
 const NAMES: usize = RENEW_BATCH;
 
-/// What became of a request of a batch.
-pub(super) enum Told {
-    /// It has the short reply of its script, at this time of the server.
-    Usual(u64),
-    /// It has another reply. The request comes back with it.
-    Other(String, Asked),
-    /// It was not carried out, as far as the server says. It is to be sent alone.
-    Alone(Asked),
-}
+/// A request about one name. Boxed, because it is moved often.
+pub(super) type NamedOp = Box<(Name, Op)>;
 
-/// A request about one name. It is moved often.
-pub(super) type Asked = Box<(Name, Op)>;
-
-/// The reply to a batch that says nothing about its requests.
-pub(super) enum Silence {
+/// The part of the reply to a batch that concerns one request.
+pub(super) enum BatchReply {
+    /// The short reply of its script, at this time of the server.
+    Short(u64),
+    /// Any other reply. The request comes back with it.
+    Full(String, NamedOp),
+    /// The server refused the batch or stopped its script. The request is to be sent alone.
+    SendAlone(NamedOp),
+    /// The connection broke before the reply.
     Broken(RedisError),
+    /// The reply to the batch makes no sense.
     Garbled,
 }
 
 type Reply = Result<Value, RedisError>;
-type Tell = oneshot::Sender<Result<Told, Fault>>;
-type Batch = Vec<(Asked, Tell)>;
+type ReplySender = oneshot::Sender<BatchReply>;
+type Batch = Vec<(NamedOp, ReplySender)>;
 
 /// The batches of one link.
 #[derive(Default)]
-pub(super) struct Many {
-    /// Whether there is an open batch. It becomes false only after the batch was sent.
-    has_open: AtomicBool,
+pub(super) struct Batches {
+    /// Whether requests have joined that are not sent yet. It becomes false only after they were sent.
+    has_unsent: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    open: Option<Open>,
+    /// The connection of the link, once a batch was sent.
+    connection: Option<MultiplexedConnection>,
+    unsent: Option<Unsent>,
     sent: VecDeque<Sent>,
-    is_over: bool,
+    is_closed: bool,
 }
 
-/// Requests that are not sent yet.
-struct Open {
+/// Batches that are not sent yet.
+struct Unsent {
     connection: MultiplexedConnection,
     keys: Keys,
     batches: Vec<Batch>,
@@ -81,14 +82,13 @@ struct Open {
 
 /// A batch that was sent.
 struct Sent {
-    /// The reply, and the call for a repeat by its source.
-    asking: Pending<(Reply, Call)>,
-    is_by_source: bool,
-    connection: MultiplexedConnection,
+    asking: Pending<Reply>,
+    reply: Option<Reply>,
     batch: Batch,
 }
 
-/// Whether a request may join a batch: an acquire without an earlier place, or a release of a grant that reserved nothing.
+/// Whether a request may join a batch: an acquire without an earlier place, or a release of a grant that used no other
+/// token than its own.
 pub(super) fn may_join(op: &Op) -> bool {
     match op {
         Op::Acquire(Acquire { patience: Patience::Queue(place), .. }) => place.ticket.is_none(),
@@ -98,8 +98,8 @@ pub(super) fn may_join(op: &Op) -> bool {
     }
 }
 
-/// Whether the script can serve both: the acquires of a batch share all but their names, IDs and times.
-fn fit(one: &Op, other: &Op) -> bool {
+/// Whether one script can serve both: the acquires of a batch share all but their names, IDs and times.
+fn share_terms(one: &Op, other: &Op) -> bool {
     match (one, other) {
         (Op::Acquire(one), Op::Acquire(other)) => {
             (one.lease_ms, one.range, &one.label, &one.patience)
@@ -109,38 +109,38 @@ fn fit(one: &Op, other: &Op) -> bool {
     }
 }
 
-impl Many {
+impl Batches {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether requests have joined that are not sent yet.
     pub(super) fn has_unsent(&self) -> bool {
-        self.has_open.load(Ordering::Acquire)
+        self.has_unsent.load(Ordering::Acquire)
     }
 
-    /// Puts a request in the open batch. Returns where it will be told, and whether it is the first one: then the driver is
-    /// to be woken. If the link is over, it returns the request.
+    /// Adds a request to the last batch, or begins one. Returns the receiver of its reply, and whether the driver must be
+    /// woken. If the link is closed, it returns the request.
     pub(super) fn join(
         &self,
         connection: &MultiplexedConnection,
         keys: &Keys,
-        asked: Asked,
-    ) -> Result<(oneshot::Receiver<Result<Told, Fault>>, bool), Asked> {
-        let (tell, told) = oneshot::channel();
+        request: NamedOp,
+    ) -> Result<(oneshot::Receiver<BatchReply>, bool), NamedOp> {
+        let (sender, receiver) = oneshot::channel();
         let mut state = self.lock();
-        if state.is_over {
-            return Err(asked);
+        if state.is_closed {
+            return Err(request);
         }
-        let is_first = state.open.is_none();
-        let open = state.open.get_or_insert_with(|| Open {
+        let is_first = state.unsent.is_none();
+        let unsent = state.unsent.get_or_insert_with(|| Unsent {
             connection: connection.clone(),
             keys: keys.clone(),
             batches: Vec::new(),
         });
-        open.add(asked, tell);
-        self.has_open.store(true, Ordering::Release);
-        Ok((told, is_first))
+        unsent.add(request, sender);
+        self.has_unsent.store(true, Ordering::Release);
+        Ok((receiver, is_first))
     }
 
     /// Sends what has joined.
@@ -148,143 +148,155 @@ impl Many {
         if !self.has_unsent() {
             return;
         }
+        let mut invalid = Vec::new();
         let mut state = self.lock();
-        let Some(Open { connection, keys, batches }) = state.open.take() else { return };
+        let Some(Unsent { connection, keys, batches }) = state.unsent.take() else { return };
         for mut batch in batches {
             // As the client crate does: a request whose caller is gone is not sent.
-            batch.retain(|(_, tell)| !tell.is_closed() || is_on(Mutant::P53SendsGivenUp));
+            batch.retain(|(_, sender)| !sender.is_closed() || is_on(Mutant::P53SendsGivenUp));
             if batch.is_empty() {
                 continue;
             }
-            match Call::many(&keys, batch.iter().map(|(asked, _)| (&asked.0, &asked.1))) {
-                Ok(call) => {
-                    let asking = ask(connection.clone(), call, false);
-                    state.sent.push_back(Sent { asking, is_by_source: false, connection: connection.clone(), batch });
-                }
-                // Alone it gets its error.
-                Err(_) => send_alone(batch),
+            match Call::many(&keys, batch.iter().map(|(request, _)| (&request.0, &request.1))) {
+                Ok(call) => state.sent.push_back(Sent::new(&connection, call.into_command(), batch)),
+                Err(_) => invalid.push(batch),
             }
         }
+        state.connection = Some(connection);
         // Not before: a request that finds it false goes to the client crate at once.
-        self.has_open.store(false, Ordering::Release);
+        self.has_unsent.store(false, Ordering::Release);
+        drop(state);
+        // Sent alone, the invalid request gets its own error.
+        invalid.into_iter().for_each(|batch| deliver_all(batch, BatchReply::SendAlone));
     }
 
-    /// Tells the replies that have come, those of so many requests. If there are more, the task is woken for its next turn.
-    pub(super) fn tell(&self, limit: usize, context: &Context<'_>, fault: impl Fn(Silence) -> Fault) {
-        let mut told = 0;
+    /// Delivers the replies that have come, to so many requests. If there are more, the task is woken for its next turn.
+    /// Returns whether all replies make sense. If one does not, no later one is believed.
+    pub(super) fn deliver(&self, limit: usize, context: &Context<'_>) -> bool {
+        let mut delivered = 0;
         loop {
             let mut state = self.lock();
-            let Some((reply, call)) = state.next() else { return };
-            if told >= limit {
-                if let Some(first) = state.sent.front_mut() {
-                    first.asking = Box::pin(std::future::ready((reply, call)));
-                }
-                return context.waker().wake_by_ref();
+            if !state.sent.front_mut().is_some_and(Sent::has_reply) {
+                return true;
             }
-            let Some(mut sent) = state.sent.pop_front() else { return };
-            if !sent.is_by_source && reply.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
-                // It is certain that nothing ran. From now on the server knows the script again.
-                sent.asking = ask(sent.connection.clone(), call, true);
-                sent.is_by_source = true;
-                state.sent.push_back(sent);
-                continue;
+            if delivered >= limit {
+                context.waker().wake_by_ref();
+                return true;
+            }
+            let Some(sent) = state.sent.pop_front() else { return true };
+            if sent.reply.as_ref().is_some_and(is_forgotten) {
+                state.load();
             }
             drop(state);
-            told += sent.batch.len();
-            sent.end(reply, &fault);
+            delivered += sent.batch.len();
+            if !sent.deliver() {
+                drop(std::mem::take(&mut self.lock().sent));
+                return false;
+            }
         }
     }
 
-    /// Ends all requests: the link is over. Those whose reply has come get it.
-    pub(super) fn end(&self, fault: impl Fn(Silence) -> Fault) {
+    /// Ends all requests, because the link is closed. Those whose reply has come get it. The others learn from their
+    /// receivers that the link is gone.
+    pub(super) fn close(&self) {
         let mut state = self.lock();
-        state.is_over = true;
-        let open = state.open.take();
-        self.has_open.store(false, Ordering::Release);
-        let mut replies = Vec::new();
-        while let Some((reply, _)) = state.next() {
-            replies.extend(state.sent.pop_front().map(|sent| (sent, reply)));
-        }
-        let unanswered = std::mem::take(&mut state.sent);
+        state.is_closed = true;
+        let unsent = state.unsent.take();
+        self.has_unsent.store(false, Ordering::Release);
+        let sent = std::mem::take(&mut state.sent);
         drop(state);
-        replies.into_iter().for_each(|(sent, reply)| sent.end(reply, &fault));
-        // Their callers learn from the dropped channels that the link is gone.
-        drop((open, unanswered));
+        // After garbage no reply is believed. What is dropped here has no reply, or none that counts.
+        let _all_make_sense = sent.into_iter().try_for_each(|sent| sent.deliver().then_some(()));
+        drop(unsent);
     }
 }
 
-impl State {
-    /// Returns the reply to the first batch, if it has come.
-    fn next(&mut self) -> Option<(Reply, Call)> {
-        let first = self.sent.front_mut()?;
-        match pin!(unconstrained(first.asking.as_mut())).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(reply) => Some(reply),
-            Poll::Pending => None,
-        }
-    }
-}
-
-impl Open {
-    fn add(&mut self, asked: Asked, tell: Tell) {
-        let has_room = |batch: &&mut Batch| {
+impl Unsent {
+    fn add(&mut self, request: NamedOp, sender: ReplySender) {
+        let admits = |batch: &&mut Batch| {
             let acquire = batch.iter().find(|(one, _)| matches!(one.1, Op::Acquire(_)));
-            batch.len() < NAMES && acquire.is_none_or(|(one, _)| fit(&one.1, &asked.1))
+            batch.len() < NAMES && acquire.is_none_or(|(one, _)| share_terms(&one.1, &request.1))
         };
-        match self.batches.last_mut().filter(has_room) {
-            Some(batch) => batch.push((asked, tell)),
+        match self.batches.last_mut().filter(admits) {
+            Some(batch) => batch.push((request, sender)),
             None => {
                 let mut batch = Vec::with_capacity(NAMES);
-                batch.push((asked, tell));
+                batch.push((request, sender));
                 self.batches.push(batch);
             }
         }
     }
 }
 
+impl State {
+    /// Has the server load the script again. The requests of later batches come behind that.
+    fn load(&mut self) {
+        let Some(connection) = self.connection.as_ref() else { return };
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(Script::Many.source());
+        self.sent.push_back(Sent::new(connection, command, Batch::new()));
+    }
+}
+
 impl Sent {
-    fn end(self, reply: Reply, fault: impl Fn(Silence) -> Fault) {
-        let batch = self.batch;
-        let text = match reply {
-            Ok(Value::BulkString(text)) => String::from_utf8(text).ok(),
-            Ok(_) => None,
-            // The server has refused the batch, or ended it: each request learns why from its own script.
-            Err(error) if error.code().is_some() => return send_alone(batch),
-            Err(error) => return fail(batch, &fault(Silence::Broken(error))),
-        };
-        let Some((now_us, others)) = text.as_deref().and_then(|text| reply::of_many(text, batch.len())) else {
-            return fail(batch, &fault(Silence::Garbled));
-        };
-        let mut others = others.into_iter().peekable();
-        for (number, (asked, tell)) in (1..).zip(batch) {
-            let told = match others.next_if(|(at, _)| *at == number) {
-                Some((_, text)) => Told::Other(text.to_owned(), asked),
-                None => Told::Usual(now_us),
-            };
-            // If the caller is gone, it has said so by a leave.
-            drop(tell.send(Ok(told)));
+    /// Sends a command for a batch. Requests that are sent later come after it.
+    fn new(connection: &MultiplexedConnection, command: Cmd, batch: Batch) -> Self {
+        let mut connection = connection.clone();
+        let asking = async move { connection.send_packed_command(&command).await?.extract_error() };
+        let mut sent = Self { asking: Box::pin(asking), reply: None, batch };
+        sent.has_reply();
+        sent
+    }
+
+    /// Returns whether the reply has come. The first call sends the command.
+    fn has_reply(&mut self) -> bool {
+        if self.reply.is_none() {
+            let mut context = Context::from_waker(Waker::noop());
+            if let Poll::Ready(reply) = pin!(unconstrained(self.asking.as_mut())).poll(&mut context) {
+                self.reply = Some(reply);
+            }
         }
+        self.reply.is_some()
     }
-}
 
-/// Begins to send a call, so that later ones come after it.
-fn ask(mut connection: MultiplexedConnection, call: Call, is_by_source: bool) -> Pending<(Reply, Call)> {
-    let mut asking: Pending<(Reply, Call)> = Box::pin(async move {
-        let reply = match is_by_source {
-            true => connection.send_packed_command(&call.by_source()).await,
-            false => connection.send_packed_command(call.by_digest()).await,
+    /// Delivers the reply, if it has come. Otherwise the receivers learn that the link is gone. Returns whether the reply
+    /// makes sense.
+    fn deliver(mut self) -> bool {
+        if self.batch.is_empty() || !self.has_reply() {
+            return true;
+        }
+        let (Some(reply), batch) = (self.reply, self.batch) else { return true };
+        let text = match reply {
+            // A damaged record may have bytes that are no text. They concern only its own name.
+            Ok(Value::BulkString(text)) => String::from_utf8_lossy(&text).into_owned(),
+            Ok(_) => String::new(),
+            // Sent alone, each request learns why.
+            Err(error) if error.code().is_some() => {
+                deliver_all(batch, BatchReply::SendAlone);
+                return true;
+            }
+            Err(error) => {
+                deliver_all(batch, |_| BatchReply::Broken(error.clone()));
+                return true;
+            }
         };
-        (reply.and_then(Value::extract_error), call)
-    });
-    match pin!(unconstrained(asking.as_mut())).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(reply) => Box::pin(std::future::ready(reply)),
-        Poll::Pending => asking,
+        let Some((now_us, full)) = reply::of_many(&text, batch.len()) else {
+            deliver_all(batch, |_| BatchReply::Garbled);
+            return false;
+        };
+        let mut full = full.into_iter().peekable();
+        for (number, (request, sender)) in (1..).zip(batch) {
+            let reply = match full.next_if(|(at, _)| *at == number) {
+                Some((_, text)) => BatchReply::Full(text.to_owned(), request),
+                None => BatchReply::Short(now_us),
+            };
+            // If the caller has dropped its future, nobody needs the reply: the session sends a leave.
+            drop(sender.send(reply));
+        }
+        true
     }
 }
 
-fn send_alone(batch: Batch) {
-    batch.into_iter().for_each(|(asked, tell)| drop(tell.send(Ok(Told::Alone(asked)))));
-}
-
-fn fail(batch: Batch, fault: &Fault) {
-    batch.into_iter().for_each(|(_, tell)| drop(tell.send(Err(fault.share()))));
+fn deliver_all(batch: Batch, reply: impl Fn(NamedOp) -> BatchReply) {
+    batch.into_iter().for_each(|(request, sender)| drop(sender.send(reply(request))));
 }

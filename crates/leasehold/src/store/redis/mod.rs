@@ -22,13 +22,13 @@
 //! `link.rs` moves requests and knows no field of a record. The scripts know only the ID of a session. Nothing outside
 //! of this folder and `fence/` knows that the client crate exists.
 
+mod arguments;
 mod batch;
 mod call;
 mod credentials;
 mod dial;
 mod fault;
 mod fields;
-mod fixed;
 #[cfg(test)]
 mod fuzz;
 mod gather;

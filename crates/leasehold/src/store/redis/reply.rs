@@ -116,7 +116,7 @@ pub(super) fn of_many(text: &str, requests: usize) -> Option<(u64, Vec<(usize, &
 
 /// Returns the answer that the short reply stands for, which the script of many requests does not repeat. `None` if the
 /// request has none.
-pub(super) fn usual(to: To, now_us: u64) -> Option<Answer> {
+pub(super) fn short(to: To, now_us: u64) -> Option<Answer> {
     match to {
         To::Acquire { lease_ms, range } => {
             let token = Token::new(now_us)?;
@@ -131,7 +131,7 @@ pub(super) fn usual(to: To, now_us: u64) -> Option<Answer> {
 pub(super) fn parse(to: To, text: &str) -> Option<Reply<Answer>> {
     match (to, text) {
         (To::Acquire { .. }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
-            usual(to, token(digits)?.get()).map(Reply::Sound)
+            short(to, token(digits)?.get()).map(Reply::Sound)
         }
         (To::Renew { token, lease_ms }, text) if is_usual_renewal(text) => {
             let outcome = Outcome::Renewed { left_us: lease_ms * 1000 };
@@ -150,7 +150,7 @@ pub(super) fn parse(to: To, text: &str) -> Option<Reply<Answer>> {
             Some(Reply::Sound(Answer { contention, ..quiet(now_us, highest, outcome) }))
         }
         (_, "OTHER") => Some(Reply::Other),
-        (To::Release { .. }, "RELEASED") => usual(to, 0).map(Reply::Sound),
+        (To::Release { .. }, "RELEASED") => short(to, 0).map(Reply::Sound),
         _ => Reply::refusal(text)
             .or_else(|| report(text).map(Reply::Sound))
             .or_else(|| is_begun(text, is_report).then_some(Reply::Damaged)),

@@ -233,7 +233,7 @@ const _: () = {
 ///
 /// A part that contains the mark of another part comes before that part.
 const LOCK_PARTS: &[(&str, &str)] = &[
-    ("--@alone\n", include_str!("part/alone.lua")),
+    ("--@long\n", include_str!("part/long.lua")),
     ("--@acquire\n", include_str!("part/acquire.lua")),
     ("--@release\n", include_str!("part/release.lua")),
     ("--@clock\n", include_str!("part/clock.lua")),

@@ -2,13 +2,16 @@
 //! knows none of their fields.
 //!
 //! The client crate's driver writes requests in the order in which it gets them. It passes messages on in the order of
-//! their arrival, from within the task that reads the socket. Nothing in between queues or reorders, with one
-//! exception. If the server has forgotten a script (`SCRIPT FLUSH`), the script is sent again by its source, and this
-//! request comes after the requests that were sent in the meantime. Nothing of it ran before. A client that gives an
-//! attempt up by a leave repeats the leave until the server's time has passed `not_after` (P14).
+//! their arrival, from within the task that reads the socket. `many.rs` holds acquires and releases back until the next
+//! write, but no later request passes them. There are two exceptions. If the server has forgotten a script
+//! (`SCRIPT FLUSH`), it is sent again by its source. If the server refuses a batch, each of its requests is sent alone.
+//! Both come after requests that were sent in the meantime, and only if the caller still waits. Nothing of them ran before.
+//! A client that gives an attempt up by a leave repeats the leave until the server's time has passed `not_after` (P14).
 //!
 //! There is no timeout here: the session has one, and closes a link that it does not trust any more.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -19,10 +22,10 @@ use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, oneshot};
 
 use super::call::Call;
-use super::fault::{self, Asker, Trouble};
+use super::fault::{self, Asker, Trouble, is_forgotten};
 use super::gather::Gather;
 use super::keys::Keys;
-use super::many::{Asked, Many, Silence, Told};
+use super::many::{BatchReply, Batches, NamedOp};
 use super::words::Reply;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Progress};
@@ -48,7 +51,7 @@ pub(super) struct Line {
     hang_up: Notify,
     attached: Mutex<Option<Attached>>,
     requests: Gather,
-    many: Many,
+    batches: Batches,
 }
 
 /// An event on the channel of a session.
@@ -78,7 +81,7 @@ impl Line {
             hang_up,
             attached: Mutex::default(),
             requests: Gather::default(),
-            many: Many::default(),
+            batches: Batches::default(),
         }
     }
 
@@ -93,28 +96,25 @@ impl Line {
 
     /// See [`Link::has_unsent`](crate::store::Link::has_unsent).
     pub(super) fn has_unsent(&self) -> bool {
-        self.requests.has_unsent() || self.many.has_unsent()
+        self.requests.has_unsent() || self.batches.has_unsent()
     }
 
     /// Runs the driver until it ends or the link is closed. The link also ends if this future is dropped with its runtime.
     pub(super) async fn drive(self: Arc<Self>, driver: impl Future<Output = ()>) {
         let line = Ending(self);
+        let mut driver = pin!(driver);
+        let driver = poll_fn(|context| {
+            line.0.batches.send();
+            let driven = driver.as_mut().poll(context);
+            if !line.0.batches.deliver(line.0.requests.share(), context) {
+                line.0.close();
+            }
+            driven
+        });
         tokio::select! {
             biased;
             () = line.0.hang_up.notified() => {}
-            () = line.0.requests.drive(driver, || line.0.many.send(), |limit, context| {
-                line.0.many.tell(limit, context, |silence| line.0.fault_of_many(silence));
-            }) => {}
-        }
-    }
-
-    fn fault_of_many(&self, silence: Silence) -> Fault {
-        match silence {
-            Silence::Broken(error) => Trouble::of(&error, &self.at, self.asker, None).into(),
-            Silence::Garbled => {
-                self.close();
-                fault::garbled(&self.at, None)
-            }
+            () = line.0.requests.drive(driver) => {}
         }
     }
 
@@ -170,7 +170,7 @@ struct Ending(Arc<Line>);
 impl Drop for Ending {
     fn drop(&mut self) {
         self.0.is_closed.store(true, Ordering::Release);
-        self.0.many.end(|silence| self.0.fault_of_many(silence));
+        self.0.batches.close();
         let attached = self.0.attached().take();
         if let Some(to) = attached {
             (to.ear)(Heard::Detached);
@@ -181,36 +181,34 @@ impl Drop for Ending {
 impl Wire {
     /// Sends a command, and returns the reply.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
-        // In the order of the requests.
+        // Requests that joined earlier are sent first (P53).
         if !is_on(Mutant::P53LetsPass) {
-            self.line.many.send();
+            self.line.batches.send();
         }
         let _under_way = self.line.requests.begin();
         self.connection.send_packed_command(command).await?.extract_error()
     }
 
-    /// Sends a request together with others, if others are in flight, and returns what became of it.
-    pub(super) async fn join(&self, asked: Asked) -> Result<Told, Fault> {
-        if !self.line.requests.is_crowd() {
-            return Ok(Told::Alone(asked));
+    /// Sends a request together with others if at least three are in flight, and returns its part of the reply.
+    pub(super) async fn join(&self, request: NamedOp) -> Result<BatchReply, Fault> {
+        if !self.line.requests.is_crowded() {
+            return Ok(BatchReply::SendAlone(request));
         }
         let _under_way = self.line.requests.begin();
-        match self.line.many.join(&self.connection, &self.keys, asked) {
-            Ok((told, is_first)) => {
-                if is_first {
-                    self.line.requests.wake();
-                }
-                told.await.unwrap_or_else(|_| Err(gone()))
-            }
-            Err(asked) => Ok(Told::Alone(asked)),
+        let (reply, is_first) = match self.line.batches.join(&self.connection, &self.keys, request) {
+            Ok(joined) => joined,
+            Err(request) => return Ok(BatchReply::SendAlone(request)),
+        };
+        if is_first {
+            self.line.requests.wake();
         }
+        reply.await.map_err(|_| gone())
     }
 
     /// Runs a script, about one name or about many.
     pub(super) async fn run(&mut self, call: &Call, about: Option<&Name>) -> Result<String, Fault> {
         let mut answer = self.ask(call.by_digest()).await;
-        let is_forgotten = answer.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"));
-        if is_forgotten && !is_on(Mutant::P8ForgetsScripts) {
+        if is_forgotten(&answer) && !is_on(Mutant::P8ForgetsScripts) {
             // It is certain that nothing ran. From now on the server knows the script again.
             answer = self.ask(&call.by_source()).await;
         }

@@ -32,15 +32,15 @@ impl History<'_> {
         let patience = if self.random.chance(40) { Patience::Try } else { self.place() };
         let common = self.new_acquire(session, patience);
         let mut asked = Vec::new();
-        // A batch that the server refuses comes after the requests that were sent alone.
-        let are_alike = self.rig.harness.is_full();
+        // If memory is full, a refused batch is repeated after the requests that cannot join. So all must join.
+        let only_joinable = self.rig.harness.is_full();
         for _ in 0..self.random.within(4, 16) {
             let lock = self.random.index(self.locks.len());
             let known = self.one_of(lock);
             match (self.random.below(10), known) {
                 (0..=3, Some(at)) => {
                     let (id, token) = (self.attempts[at].acquire.id, self.token(at));
-                    let used = if !are_alike && self.random.chance(10) { self.used(lock, token) } else { token };
+                    let used = if !only_joinable && self.random.chance(10) { self.used(lock, token) } else { token };
                     asked.push((lock, Op::Release { id, token, used }, at));
                 }
                 (4, Some(at)) => {

@@ -5,8 +5,8 @@ use leasehold_spec::node::{Ask, Charter, Renewal, Request, Wait, rest_ms};
 use leasehold_spec::{From, Name, Order};
 
 use crate::error::Error;
+use crate::store::redis::arguments::Fields;
 use crate::store::redis::call::{Call, LENGTH_END, TIME_END, below, tail};
-use crate::store::redis::fixed::Fields;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::layout::field;
 use crate::store::redis::scripts::Script;

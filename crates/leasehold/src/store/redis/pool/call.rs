@@ -4,8 +4,8 @@ use leasehold_spec::limits::GRANTS_MAX;
 use leasehold_spec::{Acquire, From, GrantId, Kind, Mode, Name, Op, Patience, Renew, Token};
 
 use crate::error::Error;
+use crate::store::redis::arguments::Fields;
 use crate::store::redis::call::{Call, LABEL_END, LENGTH_END, TIME_END, below, queue_fields};
-use crate::store::redis::fixed::Fields;
 use crate::store::redis::keys::Keys;
 use crate::store::redis::layout::{Place as At, field};
 use crate::store::redis::scripts::Script;

@@ -1,4 +1,4 @@
--- alone: carries out one of many requests that has no short path. Adds its number and its reply to `others`.
+-- long: carries out one of many requests that has no short path. Adds its number and its reply to `others`.
 local is_done, reply
 if is_release then
   is_done, reply = pcall(release, { key }, { asked }, found)
@@ -7,7 +7,6 @@ else
   is_done, reply = pcall(acquire, { key },
     { sub(asked, ASKED.id), sub(asked, ASKED.lease), rear, not_after, keep_ms, ARGV[5], ARGV[6] }, found)
 end
-if not is_done or type(reply) == 'table' then
---&
-  reply = 'ERROR ' .. (type(reply) == 'table' and reply.err or reply) end
+local failure = type(reply) == 'table' and reply.err or not is_done and reply
+if failure then reply = 'ERROR ' .. failure end
 others = others .. '\n' .. string.format('%02d', i) .. string.gsub(reply, '\n', ' ')

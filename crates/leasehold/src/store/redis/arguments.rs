@@ -45,7 +45,7 @@ impl Fields {
         self
     }
 
-    pub(super) fn maybe(self, number: Option<u64>, at: At) -> Self {
+    pub(super) fn decimal_or_none(self, number: Option<u64>, at: At) -> Self {
         match number {
             Some(number) => self.decimal(number, at),
             None => self.text(NONE),
@@ -94,7 +94,7 @@ mod tests {
         let fields = Fields::new().text("H").id(&id).decimal(7, field!(WANT.token)).decimal(42, field!(WANT.lease));
         let wanted = format!("H{}{:016}{:08}", id.wire(), 7, 42);
         assert_eq!(std::str::from_utf8(fields.as_ref()), Ok(&*wanted));
-        let fields = |patience| Fields::new().maybe(patience, field!(BOUNDS.patience)).text("Ls");
+        let fields = |patience| Fields::new().decimal_or_none(patience, field!(BOUNDS.patience)).text("Ls");
         assert_eq!(fields(None).as_ref(), format!("{NONE}Ls").as_bytes());
         assert_eq!(fields(Some(1_763_650_000_123_456)).as_ref(), b"1763650000123456Ls");
     }
