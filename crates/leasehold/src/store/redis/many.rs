@@ -205,7 +205,7 @@ impl Batches {
         self.has_unsent.store(false, Ordering::Release);
         let sent = std::mem::take(&mut state.sent);
         drop(state);
-        // After garbage no reply is believed. What is dropped here has no reply, or none that counts.
+        // After a reply that makes no sense, no later one is believed.
         let _all_make_sense = sent.into_iter().try_for_each(|sent| sent.deliver().then_some(()));
         drop(unsent);
     }
