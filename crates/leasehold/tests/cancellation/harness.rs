@@ -98,6 +98,14 @@ impl Harness {
         // Counts every request, and holds none.
         let counting = proxy.inject(Fault::hold(Requests::matching(move |command| {
             if let (true, Some(sha)) = (command.name == "EVALSHA", command.argument(0)) {
+                if sha == Script::Many.sha() {
+                    let names: usize = command.argument(1).and_then(|count| count.parse().ok()).unwrap_or(0);
+                    // The keys come first, and then six arguments for all names. A release names a token, too.
+                    for asked in (0..names).filter_map(|nth| command.argument(8 + names + nth)) {
+                        let count = if asked.len() == 72 { &counters.acquires } else { &counters.releases };
+                        count.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
                 let counter = [
                     (Script::Acquire, &counters.acquires),
                     (Script::Release, &counters.releases),
