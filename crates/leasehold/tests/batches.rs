@@ -59,6 +59,18 @@ impl Harness {
         all(asking).await.split_off(ALONE)
     }
 
+    /// Asks for n-0 to n-5. The last three requests have joined a batch that is not sent yet.
+    async fn six_joined(&self) -> Vec<Pending<Reply>> {
+        let mut asking: Vec<_> =
+            (0..6).map(|number| self.ask(&format!("n-{number}"), &self.acquire(number + 1))).collect();
+        poll_fn(|context| {
+            asking.iter_mut().for_each(|asking| assert!(asking.as_mut().poll(context).is_pending()));
+            Poll::Ready(())
+        })
+        .await;
+        asking
+    }
+
     fn acquire(&self, counter: u64) -> Op {
         Op::Acquire(Acquire {
             id: id(counter),
@@ -174,13 +186,7 @@ async fn p53_another_request_comes_behind_the_batch() {
 #[tokio::test]
 async fn p53_a_request_that_was_given_up_before_it_was_sent_is_not_sent() {
     let harness = Harness::new().await;
-    let mut asking: Vec<_> =
-        (0..6).map(|number| harness.ask(&format!("n-{number}"), &harness.acquire(number + 1))).collect();
-    poll_fn(|context| {
-        asking.iter_mut().for_each(|asking| assert!(asking.as_mut().poll(context).is_pending()));
-        Poll::Ready(())
-    })
-    .await;
+    let mut asking = harness.six_joined().await;
     drop(asking.remove(4));
     assert_granted(&all(asking).await);
     let Outcome::Inspected(seen) = harness.one("n-4", &Op::Inspect).await else { panic!("it inspects") };
@@ -193,13 +199,7 @@ async fn p53_a_request_that_was_given_up_before_it_was_sent_is_not_sent() {
 async fn p53_a_request_that_was_given_up_is_not_repeated() {
     let harness = Harness::new().await;
     harness.command(&["SCRIPT", "FLUSH"]);
-    let mut asking: Vec<_> =
-        (0..6).map(|number| harness.ask(&format!("n-{number}"), &harness.acquire(number + 1))).collect();
-    poll_fn(|context| {
-        asking.iter_mut().for_each(|asking| assert!(asking.as_mut().poll(context).is_pending()));
-        Poll::Ready(())
-    })
-    .await;
+    let mut asking = harness.six_joined().await;
     // The driver sends the batch.
     for _ in 0..10 {
         tokio::task::yield_now().await;

@@ -190,7 +190,8 @@ impl Batches {
             drop(state);
             delivered += sent.batch.len();
             if !sent.deliver() {
-                drop(std::mem::take(&mut self.lock().sent));
+                let rest = std::mem::take(&mut self.lock().sent);
+                disbelieve(rest);
                 return false;
             }
         }
@@ -205,8 +206,10 @@ impl Batches {
         self.has_unsent.store(false, Ordering::Release);
         let sent = std::mem::take(&mut state.sent);
         drop(state);
-        // After a reply that makes no sense, no later one is believed.
-        let _all_make_sense = sent.into_iter().try_for_each(|sent| sent.deliver().then_some(()));
+        let mut sent = sent.into_iter();
+        if !sent.by_ref().all(Sent::deliver) {
+            disbelieve(sent);
+        }
         drop(unsent);
     }
 }
@@ -297,6 +300,16 @@ impl Sent {
     }
 }
 
+/// After a reply that makes no sense, no later one is believed: it may be the reply to another batch. The store may have
+/// carried these batches out.
+fn disbelieve(sent: impl IntoIterator<Item = Sent>) {
+    sent.into_iter().for_each(|sent| deliver_all(sent.batch, |_| BatchReply::Garbled));
+}
+
 fn deliver_all(batch: Batch, reply: impl Fn(NamedOp) -> BatchReply) {
     batch.into_iter().for_each(|(request, sender)| drop(sender.send(reply(request))));
 }
+
+#[cfg(test)]
+#[path = "many_tests.rs"]
+mod tests;

@@ -101,7 +101,7 @@ pub(super) fn of_all(members: &[(Name, Acquire)], text: &str) -> Option<Option<V
 /// of its request. Returns `None` for garbage.
 pub(super) fn of_many(text: &str, requests: usize) -> Option<(u64, Vec<(usize, &str)>)> {
     let mut lines = text.split('\n');
-    let now_us = token(lines.next()?)?.get();
+    let now_us = lines.next().filter(|time| time.len() == field!(TIME.us).width).and_then(token)?.get();
     let mut others = Vec::new();
     for line in lines {
         let (at, reply) = line.split_at_checked(2)?;
