@@ -1,14 +1,20 @@
 //! The names of locks.
 
+use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use crate::limits::NAME_MAX;
 
 /// A name that every store accepts: 1 to 255 bytes of UTF-8 without control characters. Names are case-sensitive, and
 /// nothing is trimmed.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Name(Arc<str>);
+#[derive(Clone)]
+pub struct Name {
+    text: Arc<str>,
+    /// The hash of the text, computed once. Nobody outside this process can choose names that collide.
+    hash: u64,
+}
 
 /// The end of the name beside another one.
 const COMPANION: char = '\u{1}';
@@ -52,15 +58,21 @@ impl Name {
         }
         match text.char_indices().find(|(_, c)| c.is_control()) {
             Some((at, _)) => Err(BadName::Control(at)),
-            None => Ok(Self(text.into())),
+            None => Ok(Self::checked(text.into())),
         }
+    }
+
+    fn checked(text: Arc<str>) -> Self {
+        static HASHING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+        let hash = HASHING.hash_one(&*text);
+        Self { text, hash }
     }
 
     /// Returns the name beside this one, which no user can name: that of the condition variable for the observers of an
     /// election.
     #[must_use]
     pub fn companion(&self) -> Self {
-        Self(format!("{}{COMPANION}", self.0).into())
+        Self::checked(format!("{}{COMPANION}", self.text).into())
     }
 
     /// Checks a name that a store has: that of a user, or the one beside it.
@@ -78,25 +90,51 @@ impl Name {
     /// Whether this is the name beside another one.
     #[must_use]
     pub fn is_companion(&self) -> bool {
-        self.0.ends_with(COMPANION)
+        self.text.ends_with(COMPANION)
     }
 
     /// Returns the name, unchanged.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.text == other.text
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.text, f)
     }
 }
 

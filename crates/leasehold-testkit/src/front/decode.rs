@@ -36,22 +36,29 @@ pub(super) fn acquire_all(count: usize, argv: &[&str]) -> Option<Vec<Acquire>> {
     (members.len() == count).then(|| members.iter().map(one).collect())?
 }
 
-/// Decodes the arguments of `many.lua` for `count` keys: the earliest `not_after`, and the requests.
-pub(super) fn many(count: usize, argv: &[&str]) -> Option<(u64, Vec<Op>)> {
-    let [earliest, all, ttl, label, place, bounds, asked @ ..] = argv else { return None };
-    if asked.len() != count || all.len() != 16 * count {
+/// Decodes the arguments of `many.lua` for these keys: the earliest `not_after`, and the requests.
+pub(super) fn many(keys: &[&str], argv: &[&str]) -> Option<(u64, Vec<Op>)> {
+    let [earliest, all, again, common, ttl, label, place, bounds, asked @ ..] = argv else { return None };
+    if asked.len() != keys.len() || all.len() != 16 * keys.len() || *again != numbers_of_repeats(keys) {
         return None;
     }
-    let one = |(at, asked): (usize, &&str)| match asked.split_at_checked(64)? {
-        (id, lease) if lease.len() == 8 => {
-            acquire(&[id, lease, label, all.get(16 * at..16 * at + 16)?, ttl, place, bounds])
+    let one = |(at, asked): (usize, &&str)| {
+        if asked.len() != 32 {
+            return release(asked, None);
         }
-        _ => release(asked, None),
+        let (session, lease) = common.split_at_checked(32)?;
+        let id = format!("{session}{asked}");
+        acquire(&[&id, lease, label, all.get(16 * at..16 * at + 16)?, ttl, place, bounds])
     };
     let ops: Vec<Op> = asked.iter().enumerate().map(one).collect::<Option<_>>()?;
     let earliest = number(earliest, 16)?;
     let is_late = |op: &Op| matches!(op, Op::Acquire(acquire) if acquire.not_after_us < earliest);
     (!ops.iter().any(is_late)).then_some((earliest, ops))
+}
+
+fn numbers_of_repeats(keys: &[&str]) -> String {
+    let is_repeat = |&at: &usize| keys[..at].contains(&keys[at]);
+    (0..keys.len()).filter(is_repeat).map(|at| format!("{:02}", at + 1)).collect()
 }
 
 pub(super) fn place(place: &str, bounds: &str) -> Option<Place> {

@@ -59,7 +59,7 @@ impl Front {
             return Some(self.acquire_all(keys, now_us, &decode::acquire_all(keys.len(), argv)?));
         }
         if script == Script::Many {
-            let (earliest_us, ops) = decode::many(keys.len(), argv)?;
+            let (earliest_us, ops) = decode::many(keys, argv)?;
             return Some(self.many(keys, now_us, (earliest_us, &ops), sent));
         }
         let [key] = keys else { return None };

@@ -150,7 +150,7 @@ async fn join(
             let sends = Some((first.id.counter, Dropped::Acquire));
             let waiting = Waiting { shared, waiter: Some(waiter), sends, verdict };
             lane::keep_up(shared, upkeep, None);
-            Box::pin(ask(name, *first, waiter.number, waiting)).await
+            Box::pin(ask(name, first, waiter.number, waiting)).await
         }
     }
 }
@@ -180,7 +180,7 @@ async fn ask_alone(
 
 /// Sends an acquire, and waits for the result of the caller with this number. The reply and the message that brings the
 /// grant arrive on different connections. If the message is first, nobody waits for the reply.
-async fn ask(name: &Name, mut first: Outgoing, number: u64, mut waiting: Waiting<'_>) -> Result<Verdict> {
+async fn ask(name: &Name, mut first: Box<Outgoing>, number: u64, mut waiting: Waiting<'_>) -> Result<Verdict> {
     let shared = waiting.shared;
     let request = async {
         let reply = send_in_order(shared, name, &mut first).await;
@@ -264,16 +264,16 @@ pub(crate) async fn release(shared: &Arc<Shared>, hold: &Arc<Hold>) -> Result<Re
     };
     let releasing = Unfinished { shared, of: Some((hold.id.counter, Dropped::Release)) };
     lane::keep_up(shared, upkeep, None);
-    Box::pin(release_to_store(shared, hold, *sending, releasing)).await
+    Box::pin(release_to_store(shared, hold, sending, releasing)).await
 }
 
 async fn release_to_store(
     shared: &Arc<Shared>,
     hold: &Hold,
-    sending: Sending,
+    sending: Box<Sending>,
     mut releasing: Unfinished<'_>,
 ) -> Result<Released> {
-    let Sending { answer, release, guess, was_valid, next } = sending;
+    let Sending { answer, release, guess, was_valid, next } = *sending;
     let counter = hold.id.counter;
     // The callers that still wait here ask again right behind the release: one round trip for both.
     let mut next = next.map(|next| ask_for_queue(shared, &hold.name, next));
@@ -318,7 +318,7 @@ async fn release_to_store(
 
 /// Sends the acquire of a local queue. The caller does not wait for the reply. If this future is dropped before the reply,
 /// the session repeats the request.
-fn ask_for_queue(shared: &Arc<Shared>, name: &Name, mut next: Outgoing) -> Pending<()> {
+fn ask_for_queue(shared: &Arc<Shared>, name: &Name, mut next: Box<Outgoing>) -> Pending<()> {
     let (shared, name) = (Arc::clone(shared), name.clone());
     Box::pin(async move {
         let counter = next.id.counter;

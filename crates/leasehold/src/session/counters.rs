@@ -1,10 +1,14 @@
-//! Tables whose keys are counters of this session.
+//! Tables whose keys are counters of this session, or names.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use leasehold_spec::Name;
+
 /// A table with a counter as its key.
 pub(crate) type CounterMap<T> = HashMap<u64, T, CounterHashing>;
+/// A table with a name as its key. A name brings its hash.
+pub(crate) type NameMap<T> = HashMap<Name, T, CounterHashing>;
 pub(crate) type CounterHashing = BuildHasherDefault<CounterHasher>;
 
 /// Hashes counters. Nobody can choose them to collide, and SipHash would take longer than the rest of a look-up.

@@ -100,9 +100,9 @@ impl Harness {
             if let (true, Some(sha)) = (command.name == "EVALSHA", command.argument(0)) {
                 if sha == Script::Many.sha() {
                     let names: usize = command.argument(1).and_then(|count| count.parse().ok()).unwrap_or(0);
-                    // The keys come first, and then six arguments for all names. A release names a token, too.
-                    for asked in (0..names).filter_map(|nth| command.argument(8 + names + nth)) {
-                        let count = if asked.len() == 72 { &counters.acquires } else { &counters.releases };
+                    // The keys come first, and then eight arguments for all names. A release names a token, too.
+                    for asked in (0..names).filter_map(|nth| command.argument(10 + names + nth)) {
+                        let count = if asked.len() == 32 { &counters.acquires } else { &counters.releases };
                         count.fetch_add(1, Ordering::SeqCst);
                     }
                 }

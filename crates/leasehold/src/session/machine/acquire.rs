@@ -52,7 +52,7 @@ pub(crate) fn begin_for_caller(
     of: (&Name, &Arc<Terms>),
     (wait, caller): (Wait, oneshot::Sender<Verdict>),
     runtime: Option<RuntimeId>,
-) -> Result<(u64, Option<Outgoing>, Upkeep)> {
+) -> Result<(u64, Option<Box<Outgoing>>, Upkeep)> {
     close::check_open(turn)?;
     let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
     let link = match wait {
@@ -73,7 +73,7 @@ pub(crate) fn begin(
     (name, terms): (&Name, &Arc<Terms>),
     (requester, wait): (Requester, Wait),
     (link, route): (Option<Arc<dyn Link>>, &Route),
-) -> (u64, Option<Outgoing>) {
+) -> (u64, Option<Box<Outgoing>>) {
     let id = turn.ledger.ids.grant_id();
     let counter = id.counter;
     let (link, before) = clear_the_way(turn, name, (link, route));
@@ -94,7 +94,7 @@ pub(crate) fn begin(
     let outgoing = link.and_then(|link| {
         let (op, request) = request(turn, counter, &link)?;
         turn.ledger.attempts.get_mut(&counter)?.order.leave_to_caller(request.serial);
-        Some(Outgoing { id, op, request, guess: turn.ledger.names.guess(name), before })
+        Some(Box::new(Outgoing { id, op, request, guess: turn.ledger.names.guess(name), before }))
     });
     turn.arm(counter);
     (counter, outgoing)
@@ -105,7 +105,7 @@ pub(crate) fn begin_for_queue(
     turn: &mut Turn<'_>,
     number: u64,
     (link, route): (Option<Arc<dyn Link>>, &Route),
-) -> Option<Outgoing> {
+) -> Option<Box<Outgoing>> {
     let queue = turn.ledger.queues.get(&number)?;
     let (name, terms) = (queue.name.clone(), Arc::clone(&queue.terms));
     let requester = (Requester::Queue(number), Wait::ForEver);

@@ -40,7 +40,7 @@ pub(crate) struct Sending {
     pub(crate) guess: Guess,
     /// Whether the lease was surely valid until then.
     pub(crate) was_valid: bool,
-    pub(crate) next: Option<Outgoing>,
+    pub(crate) next: Option<Box<Outgoing>>,
 }
 
 /// Whether the thread that drops a guard is panicking.

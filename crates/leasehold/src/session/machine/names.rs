@@ -5,16 +5,15 @@
 //! handed over sets the timer to the end of the claim (P7), waiters to the end of the lease before them (P15), a revocation
 //! to the end of its grace (P10), and a reply that says MORE to now (P1).
 
-use std::collections::HashMap;
-
 use leasehold_spec::{Contention, Kind, Name, Token};
 
 use crate::session::agenda::Agenda;
+use crate::session::counters::NameMap;
 use crate::store::Guess;
 
 #[derive(Default)]
 pub(crate) struct Names {
-    states: HashMap<Name, NameState>,
+    states: NameMap<NameState>,
 }
 
 #[derive(Default)]

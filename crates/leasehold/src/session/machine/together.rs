@@ -46,7 +46,8 @@ pub(crate) fn begin_all(
         return Ok((Vec::new(), upkeep));
     };
     let requests = members.into_iter().filter_map(|(of, caller)| {
-        begin(turn, of, (Requester::Caller(caller), Wait::No), (Some(Arc::clone(&link)), &route)).1
+        let begun = begin(turn, of, (Requester::Caller(caller), Wait::No), (Some(Arc::clone(&link)), &route));
+        begun.1.map(|outgoing| *outgoing)
     });
     Ok((requests.collect(), upkeep))
 }

@@ -98,7 +98,7 @@ pub(crate) fn join(
     if counter == 0 {
         let (route, care) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
         let link = turn.server.links.way_in(route.lane.clone());
-        (first, upkeep) = (begin_for_queue(turn, queue, (link, &route)).map(Box::new), care);
+        (first, upkeep) = (begin_for_queue(turn, queue, (link, &route)), care);
     } else {
         turn.ledger.effects.event(|| Event::Waits { name: name.clone() });
         recheck_if_outlasted(turn, queue, until_us);

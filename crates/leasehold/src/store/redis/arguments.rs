@@ -1,6 +1,6 @@
 //! Fields of fixed width, in arguments that a script cuts by position.
 
-use leasehold_spec::{GrantId, PublicId};
+use leasehold_spec::{GrantId, PublicId, SessionId};
 
 use super::layout::{Place as At, field};
 
@@ -54,12 +54,21 @@ impl Fields {
 
     /// Adds an ID, in the form of [`GrantId::wire`].
     pub(super) fn id(self, id: &GrantId) -> Self {
-        self.public_id(&id.public()).hex(id.nonce.into(), field!(ID.nonce).width)
+        self.session(id.session).within_session(id)
     }
 
     /// Adds the public part of an ID.
     pub(super) fn public_id(self, id: &PublicId) -> Self {
-        self.hex(id.session.0, field!(ID.session).width).hex(id.counter.into(), field!(ID.counter).width)
+        self.session(id.session).hex(id.counter.into(), field!(ID.counter).width)
+    }
+
+    pub(super) fn session(self, id: SessionId) -> Self {
+        self.hex(id.0, field!(ID.session).width)
+    }
+
+    /// Adds the part of an ID behind its session.
+    pub(super) fn within_session(self, id: &GrantId) -> Self {
+        self.hex(id.counter.into(), field!(ID.counter).width).hex(id.nonce.into(), field!(ID.nonce).width)
     }
 
     /// Returns the bytes of the next field, which has its place in a layout.
@@ -83,8 +92,6 @@ impl AsRef<[u8]> for Fields {
 
 #[cfg(test)]
 mod tests {
-    use leasehold_spec::SessionId;
-
     use super::*;
 
     #[test]

@@ -115,20 +115,23 @@ impl Call {
         let acquires = batch.clone().map(|(_, op)| if let Op::Acquire(acquire) = op { Some(acquire) } else { None });
         // A release is never late.
         call = call.and_not_after(acquires.clone().map(|one| one.map_or(TIME_END - 1, |acquire| acquire.not_after_us)));
+        call = call.and(numbers_of_repeats(batch.clone().map(|(name, _)| name)));
         call = match acquires.flatten().next() {
-            None => call.and("").and("").and("").and(""),
+            None => call.and("").and("").and("").and("").and(""),
             Some(acquire) => {
                 let (place, bounds) = match &acquire.patience {
                     Patience::Try => (Fields::new(), Fields::new()),
                     Patience::Queue(place) => queue_fields(place)?,
                 };
-                let call = call.and(keep_ms(below(acquire.lease_ms, LENGTH_END, "lease")?));
-                call.and(tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?).and(place).and(bounds)
+                let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
+                let call = call.and(Fields::new().session(acquire.id.session).decimal(lease_ms, field!(COMMON.lease)));
+                let call = call.and(keep_ms(lease_ms)).and(tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?);
+                call.and(place).and(bounds)
             }
         };
         for (_, op) in batch {
             call = call.and(match op {
-                Op::Acquire(acquire) => Fields::new().id(&acquire.id).decimal(acquire.lease_ms, field!(ASKED.lease)),
+                Op::Acquire(acquire) => Fields::new().within_session(&acquire.id),
                 Op::Release { id, token, .. } => held(id, *token),
                 _ => unreachable!("only acquires and releases join a batch"),
             });
@@ -211,6 +214,13 @@ fn said(field: &Option<Fields>) -> &[u8] {
 /// Returns how a record begins whose grant is held while nobody waits.
 fn held(id: &GrantId, token: Token) -> Fields {
     Fields::new().text("lh1H").decimal(token.get(), field!(RECORD.token)).id(id)
+}
+
+/// Returns the numbers of the names that stand before, too: two digits each, counted from 1.
+fn numbers_of_repeats<'a>(names: impl Iterator<Item = &'a Name> + Clone) -> Vec<u8> {
+    let is_repeat = |&(at, name): &(usize, &Name)| names.clone().take(at).any(|earlier| earlier == name);
+    let repeats = names.clone().enumerate().filter(is_repeat);
+    repeats.flat_map(|(at, _)| format!("{:02}", at + 1).into_bytes()).collect()
 }
 
 fn acquire_args(call: Call, acquire: &Acquire, contention: Contention) -> Result<Call, Error> {

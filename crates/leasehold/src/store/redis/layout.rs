@@ -114,10 +114,15 @@ layouts! {
         patience: Bytes(16), "longest wait in ms; dashes: for ever";
         ticket: Nested(&TIME), "ticket of an earlier place; dashes: none";
     }
+    /// An argument of many: the beginning of what its acquires have in common.
+    COMMON {
+        session: Bytes(32), "session ID of the grant IDs";
+        lease: Nested(&LENGTH), "length of the lease in ms";
+    }
     /// An argument of many: an acquire.
     ASKED {
-        id: Nested(&ID), "grant ID";
-        lease: Nested(&LENGTH), "length of the lease in ms";
+        counter: Bytes(16), "counter of the grant ID";
+        nonce: Bytes(16), "nonce of the grant ID";
     }
     /// The argument of reserve.
     RESERVE {

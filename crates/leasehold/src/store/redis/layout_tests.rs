@@ -11,7 +11,9 @@ use crate::store::redis::source::{lua_files, without_comments};
 const FORMS: [&str; 6] = ["from", "behind", "offset", "size", "short", "to"];
 
 /// Fields that neither a script nor Rust names: their layout, and why.
-const UNNAMED: [(&str, &str, &str); 10] = [
+const UNNAMED: [(&str, &str, &str); 12] = [
+    ("ASKED", "counter", "joined behind the session, as one text"),
+    ("ASKED", "nonce", "as above"),
     ("COUNTS", "entries", "scripts count both kinds of entries as one number"),
     ("MARKER", "version", "compared as text, as far as its letter"),
     ("BRIEF", "word", "compared as text"),

@@ -139,6 +139,8 @@ async fn apply(
 }
 
 /// Applies a request of a mutex together with others, if at least three are in flight.
+///
+/// What a crowd does not need is boxed: the allocator is fast only below a kilobyte.
 async fn apply_together(wire: Wire, request: NamedOp, guess: Guess) -> Result<Answer, Fault> {
     let to = To::from(&request.1);
     let (request, encoding) = match wire.join(request).await? {
@@ -155,7 +157,7 @@ async fn apply_together(wire: Wire, request: NamedOp, guess: Guess) -> Result<An
         BatchReply::Garbled => return Err(wire.garbled(None)),
     };
     let call = Request::new(&wire.keys, (&request.0, &request.1), guess, encoding);
-    apply(wire, *request, (guess, encoding), call).await
+    Box::pin(apply(wire, *request, (guess, encoding), call)).await
 }
 
 async fn acquire_all(

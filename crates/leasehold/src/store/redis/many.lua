@@ -5,21 +5,21 @@
 -- KEYS     the records. A name may come twice: a release, and the next acquire
 -- ARGV     1    the earliest `not_after` of the acquires (16)
 --          2    the `not_after` of each key (16 each), in one argument
---          3-6  what all acquires have in common, as the arguments 5, 3, 6 and 7 of `acquire`: time to live of a fresh
---               grant; number of tokens and label; place in the queue; longest wait, without a ticket
---          6+i  for each key grant id (64) and lease in ms (8), an acquire; or lh1H, token (16) and grant id (64), a
---               release
+--          3    the numbers (2 each) of the keys that stand before, too: they are read when it is their turn
+--          4-8  what all acquires have in common: COMMON; time to live of a fresh grant in ms; number of tokens and label;
+--               place in the queue; longest wait, without a ticket. The last four as the arguments 5, 3, 6 and 7 of
+--               `acquire`
+--          8+i  for each key ASKED, an acquire; or lh1H, token (16) and grant id (64), a release
 -- RETURNS  16 digits: the server's time. Then a line for each request without a short reply: its number (2), and the reply
 --          of `acquire` or `release`, or ERROR text: an error concerns only its own name (P8). Every other acquire is
 --          granted, and every other lease is released
 -- EFFECTS  those of `acquire` and `release`. Not `allow-oom`, for the sake of the acquires: if the memory is full, the
 --          server refuses the script before it begins, and each request is sent alone
 -- RETRY    safe, as `acquire` and `release` are
--- COST     TIME; for each name GET and SET, or GET and SETRANGE; otherwise GET and the costs of the long path
+-- COST     TIME and MGET; for each name SET or SETRANGE; otherwise GET and the costs of the long path
 --@clock
-local try, sub, find, in_time = redis.pcall, string.sub, string.find, now <= ARGV[1]
-local keep_ms, rear, nobody = ARGV[3], ARGV[4], '----------------------------------------------------------------'
-local others = ''
+local find, sub, try, others = string.find, string.sub, redis.pcall, ''
+local nobody = '----------------------------------------------------------------'
 local function acquire(KEYS, ARGV, found)
   local got
   if now <= ARGV[4] and found and #found == 0 and ARGV[6] ~= '' then
@@ -31,25 +31,38 @@ local function release(KEYS, ARGV, found)
   local got
 --@release
 end
+-- One MGET costs less than a GET for each name. If it fails, nothing was done: each request is sent alone.
+local KEYS, ARGV, all, in_time = KEYS, ARGV, redis.call('MGET', unpack(KEYS)), now <= ARGV[1]
+if ARGV[3] ~= '' then
+  for number in string.gmatch(ARGV[3], '..') do all[tonumber(number)] = nil end
+end
+-- Each byte of a string costs (part/open.lua). So the parts that all new records share are joined once.
+local session, lease_ms, keep_ms, rear = sub(ARGV[4], COMMON.session), sub(ARGV[4], COMMON.lease), ARGV[5], ARGV[6]
+local front, middle, free = 'lh1H' .. now .. session, lease_ms .. now, 'lh1F' .. now
 -- The short paths of part/take.lua and part/free.lua, with `pcall`: an error ends only its own name.
-for i, key in ipairs(KEYS) do
-  local asked, found, done = ARGV[6 + i], try('GET', key), nil
+for i = 1, #KEYS do
+  local key, asked, found, done = KEYS[i], ARGV[8 + i], all[i], nil
   local is_release = #asked > ASKED.size
-  -- An error is a table: its # is 0.
-  local is_text = found and #found > 0
+  if found == nil then
+    found = try('GET', key)
+    -- An error is a table: its # is 0.
+    if found and #found == 0 then found = false end
+  end
   if is_release then
-    if is_text and find(found, asked, 1, true) == 1 and sub(found, RECORD.length) <= '00060000' then
-      done = try('SETRANGE', key, 'RECORD.state.offset', 'F')
+    if found and find(found, asked, 1, true) == 1 and sub(found, RECORD.length) <= '00060000' then
+      done = try('SETRANGE', key, 'RECORD.state.offset', 'F') == #found
     end
   elseif in_time and not found then
-    done = try('SET', key, 'lh1H' .. now .. asked .. now .. nobody .. rear, 'PX', keep_ms)
-  elseif in_time and is_text and sub(found, RECORD.version.to.state) == 'lh1F' and sub(found, RECORD.token) < now then
+    -- The key is absent, or has a value that is no string.
+    done = try('SET', key, front .. asked .. middle .. nobody .. rear, 'PX', keep_ms, 'NX')
+    done = done and not done.err
+  elseif in_time and find(found, 'lh1F', 1, true) == 1 and found < free then
     local last = sub(found, RECORD.id)
-    if find(asked, last, 1, true) ~= 1 then
-      done = try('SET', key, 'lh1H' .. now .. asked .. now .. last .. rear, 'PX', keep_ms)
+    if not find(last, asked, ID.counter.from, true) then
+      done = not try('SET', key, front .. asked .. middle .. last .. rear, 'PX', keep_ms).err
     end
   end
-  if not done or type(done) == 'table' and done.err then
+  if not done then
 --@long
   end
 end

@@ -102,8 +102,8 @@ pub(super) fn may_join(op: &Op) -> bool {
 fn share_terms(one: &Op, other: &Op) -> bool {
     match (one, other) {
         (Op::Acquire(one), Op::Acquire(other)) => {
-            (one.lease_ms, one.range, &one.label, &one.patience)
-                == (other.lease_ms, other.range, &other.label, &other.patience)
+            (one.id.session, one.lease_ms, one.range, &one.label, &one.patience)
+                == (other.id.session, other.lease_ms, other.range, &other.label, &other.patience)
         }
         _ => true,
     }

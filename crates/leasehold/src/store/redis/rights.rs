@@ -18,8 +18,8 @@ pub(crate) struct Rights {
 }
 
 /// The rights that locks need. SECURITY.md quotes them.
-pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel \
-                          +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
+pub const RIGHTS: &str = "+eval +evalsha +script|load +get +mget +set +setrange +del +exists +type +hget +hmget +hset \
+                          +hdel +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
 /// The rights that names of other kinds need beyond those of mutexes. A user of mutexes needs no more than
 /// before there were others.
 pub const POOL_RIGHTS: &str = "+hscan +unlink";
@@ -82,9 +82,10 @@ type Command = (&'static str, &'static [&'static str]);
 
 /// The commands that scripts call, and those that bring a script which a server has forgotten. The first exchange with the
 /// server needs other rights, and shows by itself if one is missing.
-const COMMANDS: [Command; 24] = [
+const COMMANDS: [Command; 25] = [
     ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("+get", &["GET", KEY]),
+    ("+mget", &["MGET", KEY]),
     ("+set", &["SET", KEY, "1"]),
     ("+setrange", &["SETRANGE", KEY, "0", "1"]),
     ("+del", &["DEL", KEY]),
@@ -127,7 +128,7 @@ mod tests {
             let name = words[..right.matches('|').count() + 1].join("|").to_lowercase();
             assert_eq!(right, format!("+{name}"));
         }
-        assert_eq!(FAMILIES.map(|(_, rights)| rights.asked().count()), [18, 18, 16]);
+        assert_eq!(FAMILIES.map(|(_, rights)| rights.asked().count()), [19, 19, 16]);
     }
 
     /// A script that begins to call a command must bring its right with it, and the server is asked about it.
@@ -159,10 +160,10 @@ mod tests {
     #[test]
     fn missing_rights_are_named() {
         assert_eq!(missing(&[]), [""; 0]);
-        assert_eq!(missing(&[1, 3, 16]), ["+evalsha", "+set", "+pubsub|numsub"]);
+        assert_eq!(missing(&[1, 4, 17]), ["+evalsha", "+set", "+pubsub|numsub"]);
         assert_eq!(missing(&[99]), [""; 0]);
-        let every_key: Vec<usize> = (2..=14).collect();
+        let every_key: Vec<usize> = (2..=15).collect();
         assert_eq!(missing(&every_key), [""; 0], "a user of other names");
-        assert_eq!(missing(&[&every_key[..], &[15]].concat()), ["+time"]);
+        assert_eq!(missing(&[&every_key[..], &[16]].concat()), ["+time"]);
     }
 }

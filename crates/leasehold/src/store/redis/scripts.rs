@@ -145,7 +145,7 @@ static TABLE: [Row; 38] = {
         Row { script: AcquireAll, family: Locks, name: "acquire_all", own: include_str!("acquire_all.lua"),
             flags: Plain, arguments: 1..=1, each: 4, replies: &[] },
         Row { script: Many, family: Locks, name: "many", own: include_str!("many.lua"),
-            flags: Plain, arguments: 6..=6, each: 1, replies: &[] },
+            flags: Plain, arguments: 8..=8, each: 1, replies: &[] },
         Row { script: Renew, family: Locks, name: "renew", own: include_str!("renew.lua"),
             flags: AllowOom, arguments: 2..=2, each: 1, replies: &["RENEWED", "LOST", "LATE"] },
         Row { script: Release, family: Locks, name: "release", own: include_str!("release.lua"),

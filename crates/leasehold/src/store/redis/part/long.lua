@@ -1,11 +1,11 @@
 -- long: carries out one of many requests that has no short path. Adds its number and its reply to `others`.
 local is_done, reply
+if not found then found = try('GET', key) end
 if is_release then
   is_done, reply = pcall(release, { key }, { asked }, found)
 else
-  local not_after = sub(ARGV[2], TIME[i])
   is_done, reply = pcall(acquire, { key },
-    { sub(asked, ASKED.id), sub(asked, ASKED.lease), rear, not_after, keep_ms, ARGV[5], ARGV[6] }, found)
+    { session .. asked, lease_ms, rear, sub(ARGV[2], TIME[i]), keep_ms, ARGV[7], ARGV[8] }, found)
 end
 local failure = type(reply) == 'table' and reply.err or not is_done and reply
 if failure then reply = 'ERROR ' .. failure end
