@@ -2,7 +2,7 @@
 
 use leasehold_spec::{Grant, GrantState};
 
-use super::network::{Ask, Fate, Message};
+use super::network::{Ask, Fate, Message, Request};
 use super::rules::Botch;
 use super::scene::Budget;
 use super::server::attempt_of;
@@ -72,6 +72,11 @@ impl World {
                 if budget.refusals > 0 && is_hit && self.may_refuse(play, s, k) {
                     acts.push(Act::Refuse(s, k));
                 }
+            }
+            let may_be_of_batch =
+                |request: &Request| matches!(request.ask, Ask::Acquire { ticket: None, .. } | Ask::Release { .. });
+            if budget.resends > 0 && is_hit && link.out.len() > 1 && link.out.front().is_some_and(may_be_of_batch) {
+                acts.push(Act::Resend(s, k));
             }
             let is_push = link.back.iter().any(|m| matches!(m, Message::Push(_)));
             if is_push && budget.lost_pushes > 0 && is_hit {

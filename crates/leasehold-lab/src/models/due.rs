@@ -104,6 +104,19 @@ impl Session {
         }
     }
 
+    /// Sends the next request of a connection again, behind the others, because the store has refused its batch (P53). An
+    /// acquire that nobody waits for any more is not sent again.
+    pub(crate) fn resend(&mut self, k: u8) {
+        let request = self.links[k as usize].out.pop_front().expect("a request is in flight");
+        let is_wanted = match request.ask {
+            Ask::Acquire { .. } => self.find(request.n).is_some_and(|i| self.is_waiting(i)),
+            _ => true,
+        };
+        if is_wanted {
+            self.links[k as usize].out.push_back(request);
+        }
+    }
+
     fn is_usable(&self, k: u8) -> bool {
         self.links.get(k as usize).is_some_and(|l| l.is_up) && (k != 0 || self.is_proved)
     }

@@ -62,6 +62,8 @@ pub(crate) struct Budget {
     pub(crate) crashes: u8,
     /// The store refuses a script because its memory is full.
     pub(crate) refusals: u8,
+    /// The store refuses a batch (P53): a request of it is sent again, behind those that were sent meanwhile.
+    pub(crate) resends: u8,
     /// The store restarts empty.
     pub(crate) restarts: u8,
     /// The store fails over to a copy that missed the last change.
@@ -83,6 +85,7 @@ impl Budget {
         pauses: 0,
         crashes: 0,
         refusals: 0,
+        resends: 0,
         restarts: 0,
         failovers: 0,
         revokes: 0,
@@ -221,8 +224,8 @@ impl Scene {
     }
 
     fn is_uncut(&self) -> bool {
-        let Budget { cuts, retries, refusals, restarts, failovers, .. } = self.budget;
-        cuts + retries + refusals + restarts + failovers == 0
+        let Budget { cuts, retries, refusals, resends, restarts, failovers, .. } = self.budget;
+        cuts + retries + refusals + resends + restarts + failovers == 0
     }
 
     pub(crate) fn is_hit(&self, session: u8) -> bool {

@@ -290,6 +290,14 @@ pub(crate) const MEMORY: Scene = Scene {
     ..BASE
 };
 
+pub(crate) const BATCH: Scene = Scene {
+    name: "batch",
+    about: "the store refuses a batch: its requests are sent again, behind those that were sent meanwhile",
+    hit: 0b011,
+    budget: Budget { slow: 2, resends: 2, cancels: 1, ..NONE },
+    ..BASE
+};
+
 pub(crate) const PAUSES: Scene = Scene {
     name: "pauses",
     about: "a process pauses, with or without the lease",
@@ -351,9 +359,9 @@ pub(crate) const EVERYBODY: Scene = Scene {
 };
 
 pub(crate) const ALL: &[Scene] = &[
-    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES, BOTH,
-    EVERYBODY, UNCOUNTED, POLLERS, AMNESIA, RANGES, STOPPED, REVOKED, SEIZED, EDGE, STRICT, FORGOTTEN, REVERTED, DROPS,
-    LANES, ROUNDS, GRACE, SET_BACK, COOLING, COOLED,
+    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, BATCH, PAUSES,
+    BOTH, EVERYBODY, UNCOUNTED, POLLERS, AMNESIA, RANGES, STOPPED, REVOKED, SEIZED, EDGE, STRICT, FORGOTTEN, REVERTED,
+    DROPS, LANES, ROUNDS, GRACE, SET_BACK, COOLING, COOLED,
 ];
 
 /// The scene that found this bug: a re-check did not take an entry back that had come back without its ticket. It is too

@@ -94,6 +94,7 @@ pub(crate) fn act(world: &World, act: Act) -> String {
         Act::Cancel(s, t) => format!("{}: task {t} drops its future", name(s)),
         Act::Serve(s, k) => format!("the store runs {}'s {}", name(s), out(s, k)),
         Act::Refuse(s, k) => format!("the store's memory is full: {}'s {}", name(s), out(s, k)),
+        Act::Resend(s, k) => format!("the store refuses a batch: {} sends again, if wanted: {}", name(s), out(s, k)),
         Act::ServeLate(b) => {
             let (s, buffer) = &world.buffers[b as usize];
             let said = buffer.front().map_or_else(String::new, |r| request(*s, r));

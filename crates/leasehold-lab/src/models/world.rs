@@ -48,6 +48,8 @@ pub(crate) enum Act {
     Serve(u8, u8),
     /// The store would carry out the next request of a connection, and its memory is full.
     Refuse(u8, u8),
+    /// The store refuses a batch: the next request of a connection is sent again, if anybody still waits for it.
+    Resend(u8, u8),
     /// The store carries out a request of a connection that broke long ago.
     ServeLate(u8),
     Receive(u8, u8),
@@ -164,6 +166,10 @@ impl World {
             Act::Refuse(s, k) => {
                 spend(&mut self.budget.refusals);
                 self.serve(&now, s, k, true);
+            }
+            Act::Resend(s, k) => {
+                spend(&mut self.budget.resends);
+                sessions[s as usize].resend(k);
             }
             Act::ServeLate(b) => {
                 let (s, buffer) = &mut self.buffers[b as usize];

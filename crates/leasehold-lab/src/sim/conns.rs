@@ -159,6 +159,19 @@ pub(super) fn answer<N: Network>(
     push(sim, net, id, us, Sending::Down(Incoming::Reply(number, reply)));
 }
 
+/// Sends the replies to the requests of one message. All of them are lost, or none is.
+pub(super) fn answer_all<N: Network>(
+    sim: &Arc<Sim>,
+    net: &mut N,
+    id: u64,
+    us: u64,
+    replies: impl IntoIterator<Item = (u64, <N::Route as Way>::Reply)>,
+) {
+    for reply in replies {
+        answer(sim, net, id, us, reply);
+    }
+}
+
 /// Delivers the messages that are due.
 pub(super) fn pump<N: Network>(sim: &Arc<Sim>, id: u64) {
     let now_us = sim.exec.now_us();

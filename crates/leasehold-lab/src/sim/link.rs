@@ -8,7 +8,8 @@ use leasehold::seam::{
     Fault, Guess, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, error, inspect_whole,
 };
 use leasehold::{Error, ErrorKind, NodeView, Result};
-use leasehold_spec::{Acquire, Answer, Delivery, Event, Kind, Name, Op, Renew, SessionId};
+use leasehold_spec::limits::RENEW_BATCH;
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, Kind, Name, Op, Patience, Renew, SessionId};
 
 use super::conns::{self, Sending};
 use super::exec::{Pid, lock};
@@ -73,6 +74,30 @@ impl Way for Route {
         conns::send::<Net>(&self.sim, (0, self.id), Sending::Up { reply: Some(number), ask });
     }
 
+    fn may_join(&self, ask: &Ask) -> bool {
+        matches!(ask, Ask::Joining(..))
+    }
+
+    fn send_together(&self, mut asks: Vec<(u64, Ask)>) {
+        if asks.len() <= 1 {
+            return asks.into_iter().for_each(|(number, ask)| self.send(number, ask));
+        }
+        self.sim.book.count("requests leave together");
+        while !asks.is_empty() {
+            let rest = asks.split_off(asks.len().min(RENEW_BATCH));
+            let batch: Vec<_> = std::mem::replace(&mut asks, rest)
+                .into_iter()
+                .filter_map(
+                    |(number, ask)| if let Ask::Joining(name, op) = ask { Some((number, name, op)) } else { None },
+                )
+                .collect();
+            let sent_us = self.sim.exec.now_us();
+            lock(&self.sent_us).extend(batch.iter().map(|_| sent_us));
+            let first = batch.first().map(|(number, ..)| *number);
+            conns::send::<Net>(&self.sim, (0, self.id), Sending::Up { reply: first, ask: Ask::Together(batch) });
+        }
+    }
+
     fn answered(&self, (_, made_us): &(Reply, u64)) {
         let (made_us, received_us) = (*made_us, self.sim.exec.now_us());
         let sent_us = lock(&self.sent_us).pop_front().unwrap_or(made_us);
@@ -115,30 +140,55 @@ struct SimLink {
 
 impl SimLink {
     fn exchange(&self, ask: Ask) -> impl Future<Output = Result<Reply, Fault>> + Send + use<> {
-        let said = self.wire.exchange(ask);
-        async move {
-            match said.await {
-                Some((Reply::NotPrimary, _)) | None => Err(gone()),
-                Some((Reply::NoMemory, _)) => {
-                    Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full")))
-                }
-                Some((said, _)) => Ok(said),
+        exchange(&self.wire, ask)
+    }
+}
+
+fn exchange(wire: &Arc<Wire<Route>>, ask: Ask) -> impl Future<Output = Result<Reply, Fault>> + Send + use<> {
+    let said = wire.exchange(ask);
+    async move {
+        match said.await {
+            Some((Reply::NotPrimary, _)) | None => Err(gone()),
+            Some((Reply::NoMemory, _)) => {
+                Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full")))
             }
+            Some((said, _)) => Ok(said),
         }
     }
 }
 
+/// Whether a request may leave in one message with those beside it, as on Redis.
+fn may_join(op: &Op, guess: Guess) -> bool {
+    guess.kind == Kind::Mutex
+        && guess.contention == Contention::None
+        && match op {
+            Op::Acquire(Acquire { patience: Patience::Queue(place), .. }) => place.ticket.is_none(),
+            Op::Acquire(_) => true,
+            Op::Release { token, used, .. } => used <= token,
+            _ => false,
+        }
+}
+
+fn answer(said: Reply) -> Result<Answer, Fault> {
+    match said {
+        Reply::Answer(answer) => Ok(answer),
+        _ => Err(gone()),
+    }
+}
+
 impl Link for SimLink {
-    fn apply(&self, name: &Name, op: &Op, _: Guess) -> Pending<Result<Answer, Fault>> {
+    fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
         let mut op = op.clone();
         if let Op::Acquire(acquire) = &mut op {
             acquire.range = acquire.range.min(self.sim.plan.range);
         }
-        let said = self.exchange(Ask::One(name.clone(), op));
+        let (wire, name) = (Arc::clone(&self.wire), name.clone());
+        let ask = if may_join(&op, guess) { Ask::Joining } else { Ask::One };
+        let said = self.exchange(ask(name.clone(), op.clone()));
         Box::pin(async move {
             match said.await? {
-                Reply::Answer(answer) => Ok(answer),
-                _ => Err(gone()),
+                Reply::SendAlone => answer(exchange(&wire, Ask::One(name, op)).await?),
+                said => answer(said),
             }
         })
     }

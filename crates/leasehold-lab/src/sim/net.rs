@@ -199,6 +199,11 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     if matches!(said, Reply::NoMemory) {
         sim.book.count("an acquire finds no memory");
     }
+    if let Reply::Each(each) = &said
+        && each.iter().any(|(_, said)| matches!(said, Reply::SendAlone))
+    {
+        sim.book.count("a message of several requests is refused");
+    }
     wrong.into_iter().for_each(|what| sim.book.wrong(now_us, what));
     for (name, op, answer) in &steps {
         observe(sim, net, (node, now_us), name, op, answer);
@@ -218,8 +223,12 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
             push(sim, net, to, us, Sending::Down(Incoming::Push((name.clone(), delivery.clone()))));
         }
     }
-    if let Some(number) = reply {
-        conns::answer(sim, net, id, us, (number, (said, now_us)));
+    match (reply, said) {
+        (None, _) => {}
+        (Some(_), Reply::Each(each)) => {
+            conns::answer_all(sim, net, id, us, each.into_iter().map(|(number, said)| (number, (said, now_us))))
+        }
+        (Some(number), said) => conns::answer(sim, net, id, us, (number, (said, now_us))),
     }
 }
 

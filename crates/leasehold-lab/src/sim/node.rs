@@ -15,6 +15,10 @@ use super::step_rules::{self, Seen};
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     One(Name, Op),
+    /// As `One`. It may leave in one message with those beside it (P53).
+    Joining(Name, Op),
+    /// The requests that have left in one message, with their numbers.
+    Together(Vec<(u64, Name, Op)>),
     Batch(Vec<(Name, Renew)>),
     /// Several mutexes, or none of them.
     All(Vec<(Name, Acquire)>),
@@ -30,6 +34,10 @@ pub(super) enum Ask {
 pub(super) enum Reply {
     Answer(Answer),
     Answers(Vec<Answer>),
+    /// The reply to each request of a message, by its number.
+    Each(Vec<(u64, Reply)>),
+    /// The server has refused the message. The request is to be sent alone.
+    SendAlone,
     All(Option<Vec<Answer>>),
     Time(u64),
     Attached,
@@ -118,8 +126,20 @@ impl Node {
             return done;
         }
         done.said = match ask {
-            Ask::One(_, Op::Acquire(_)) if self.full > 0 => Reply::NoMemory,
-            Ask::One(name, op) => Reply::Answer(self.apply(name, op.clone(), now_us, &mut done)),
+            Ask::One(_, Op::Acquire(_)) | Ask::Joining(_, Op::Acquire(_)) if self.full > 0 => Reply::NoMemory,
+            Ask::One(name, op) | Ask::Joining(name, op) => {
+                Reply::Answer(self.apply(name, op.clone(), now_us, &mut done))
+            }
+            // The script may acquire, so a server whose memory is full refuses it before it begins.
+            Ask::Together(asks) if self.full > 0 => {
+                Reply::Each(asks.iter().map(|(number, ..)| (*number, Reply::SendAlone)).collect())
+            }
+            Ask::Together(asks) => {
+                let mut one = |(number, name, op): &(u64, Name, Op)| {
+                    (*number, Reply::Answer(self.apply(name, op.clone(), now_us, &mut done)))
+                };
+                Reply::Each(asks.iter().map(&mut one).collect())
+            }
             Ask::Batch(batch) => {
                 let each =
                     batch.iter().map(|(name, renew)| self.apply(name, Op::Renew(renew.clone()), now_us, &mut done));

@@ -266,4 +266,6 @@ const MUST: &[&str] = &[
     "lost: revoked",
     "lost: forgotten",
     "lost: superseded",
+    "requests leave together",
+    "a message of several requests is refused",
 ];

@@ -24,6 +24,16 @@ pub(super) trait Way: Send + Sync + 'static {
     /// Sends a request.
     fn send(&self, number: u64, ask: Self::Ask);
 
+    /// Whether a request may leave in one message with those beside it (P53).
+    fn may_join(&self, _: &Self::Ask) -> bool {
+        false
+    }
+
+    /// Sends such requests in one message. There may be none.
+    fn send_together(&self, asks: Vec<(u64, Self::Ask)>) {
+        asks.into_iter().for_each(|(number, ask)| self.send(number, ask));
+    }
+
     /// Notes an answer that is read, whether any caller waits for it or not.
     fn answered(&self, said: &Self::Reply);
 
@@ -149,13 +159,27 @@ impl<W: Way> Wire<W> {
         }
         self.is_suspect.store(false, Ordering::Relaxed);
         let mut ends = lock(&self.ends);
-        let (outbox, message) = (std::mem::take(&mut ends.outbox), ends.socket.pop_front());
+        let (mut outbox, message) = (std::mem::take(&mut ends.outbox), ends.socket.pop_front());
+        // A request that leaves with others is not sent if its caller has given it up by now.
+        outbox.retain(|(number, ask)| {
+            let is_wanted = ends.waiting.get(number).is_some_and(|waiting| !waiting.is_closed());
+            is_wanted || !way.may_join(ask)
+        });
         let waiting = if let Some(Incoming::Reply(number, _)) = &message { ends.waiting.remove(number) } else { None };
         if message.is_none() {
             ends.driver = Some(context.waker().clone());
         }
         drop(ends);
-        outbox.into_iter().for_each(|(number, ask)| way.send(number, ask));
+        let mut together = Vec::new();
+        for (number, ask) in outbox {
+            if way.may_join(&ask) {
+                together.push((number, ask));
+            } else {
+                way.send_together(std::mem::take(&mut together));
+                way.send(number, ask);
+            }
+        }
+        way.send_together(together);
         match message {
             None => return Poll::Pending,
             Some(Incoming::Reply(_, said)) => {
