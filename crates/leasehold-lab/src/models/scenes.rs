@@ -293,8 +293,9 @@ pub(crate) const MEMORY: Scene = Scene {
 pub(crate) const BATCH: Scene = Scene {
     name: "batch",
     about: "the store refuses a batch: its requests are sent again, behind those that were sent meanwhile",
+    sessions: &[TWO, ONE],
     hit: 0b011,
-    budget: Budget { slow: 2, resends: 2, cancels: 1, ..NONE },
+    budget: Budget { slow: 1, resends: 1, cancels: 1, ..NONE },
     ..BASE
 };
 
