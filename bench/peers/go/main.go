@@ -1,5 +1,5 @@
-// Command worker measures two Go locks, rueidislock and redsync, like the benchmark's own systems: it gets the same tasks
-// in the same protocol. See README.md, "The protocol of a worker".
+// Command worker measures three Go locks, rueidislock, redsync and redislock, like the benchmark's own systems: it gets the
+// same tasks in the same protocol. See README.md, "The protocol of a worker".
 package main
 
 import (
@@ -111,6 +111,10 @@ func connect(task *spec) (locker, error) {
 		return newRedsync(url, nodes)
 	case "redsync-fast":
 		return newRedsync(url, nodes, redsync.WithRetryDelay(time.Duration(fastMs())*time.Millisecond))
+	case "redislock":
+		return newRedislock(url, redislockRetryMs)
+	case "redislock-fast":
+		return newRedislock(url, fastMs())
 	}
 	return nil, fmt.Errorf("no such system here: %q", task.System)
 }
@@ -129,17 +133,21 @@ func about() map[string]described {
 	}
 	rueidis := versions["github.com/redis/rueidis"]
 	built := ", " + runtime.Version()
-	onGoRedis := versions["github.com/go-redsync/redsync/v4"] + ", go-redis " + versions["github.com/redis/go-redis/v9"]
+	onGoRedis := ", go-redis " + versions["github.com/redis/go-redis/v9"] + built
+	redsync := versions["github.com/go-redsync/redsync/v4"] + onGoRedis
+	redislock := versions["github.com/bsm/redislock"] + onGoRedis
 	fast := fmt.Sprintf(redsyncFastText, fastMs())
 	return map[string]described{
-		"rueidislock":   {rueidis + built, rueidisDefaultsText},
-		"rueidislock-1": {rueidis + built, rueidisOneNodeText},
-		"redsync":       {onGoRedis + built, redsyncText + redsyncRestText},
-		"redsync-fast":  {onGoRedis + built, fast + redsyncRestText},
+		"rueidislock":    {rueidis + built, rueidisDefaultsText},
+		"rueidislock-1":  {rueidis + built, rueidisOneNodeText},
+		"redsync":        {redsync, redsyncText + redsyncRestText},
+		"redsync-fast":   {redsync, fast + redsyncRestText},
+		"redislock":      {redislock, fmt.Sprintf(redislockText, redislockRetryMs)},
+		"redislock-fast": {redislock, fmt.Sprintf(redislockText, fastMs())},
 	}
 }
 
-// fastMs is the delay of redsync-fast, or another one to be tried. The README explains the choice.
+// fastMs is the delay of redsync-fast and redislock-fast, or another one to be tried. The README explains the choice.
 func fastMs() int {
 	told, ok := os.LookupEnv("PEER_RETRY_MS")
 	if !ok {

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 
 	"github.com/go-redsync/redsync/v4"
 	pool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -17,9 +15,9 @@ const (
 )
 
 type redsyncLocker struct {
+	goRedisCounter
 	maker   *redsync.Redsync
 	options []redsync.Option
-	counter *redis.Client
 }
 
 // newRedsync locks on nodes, or on the server of the counter if there are none.
@@ -39,30 +37,11 @@ func newRedsync(url string, nodes []string, options ...redsync.Option) (locker, 
 		}
 		pools = append(pools, goredis.NewPool(client))
 	}
-	return &redsyncLocker{redsync.New(pools...), options, counter}, nil
-}
-
-// open makes a client with go-redis's default pool, and opens a connection.
-func open(url string) (*redis.Client, error) {
-	parsed, err := redis.ParseURL(url)
-	if err != nil {
-		return nil, err
-	}
-	client := redis.NewClient(parsed)
-	return client, client.Ping(context.Background()).Err()
+	return &redsyncLocker{goRedisCounter{counter}, redsync.New(pools...), options}, nil
 }
 
 func (l *redsyncLocker) lock(name string) lock {
 	return &redsyncLock{l.maker.NewMutex(name, l.options...)}
-}
-
-func (l *redsyncLocker) countUp(key string) error {
-	ctx := context.Background()
-	count, err := l.counter.Get(ctx, key).Int64()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return err
-	}
-	return l.counter.Set(ctx, key, count+1, 0).Err()
 }
 
 type redsyncLock struct{ mutex *redsync.Mutex }

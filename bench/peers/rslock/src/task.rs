@@ -1,4 +1,4 @@
-//! The task and the report of a worker, in the protocol of `leasehold-bench`. The worker of distkit uses this file, too.
+//! The task and the report of a worker, in the protocol of `leasehold-bench`. The other workers in Rust use this file, too.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
