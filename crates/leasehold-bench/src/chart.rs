@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::error::{Context, Result};
 use crate::record::Row;
-use crate::scenario::{Case, Ending, Scenario};
+use crate::scenario::{Case, Ending, Inside, Scenario};
 use crate::stats::Spread;
 use crate::system::{Own, System};
 use crate::table::{by_case, by_system};
@@ -103,13 +103,16 @@ fn colour(system: &System) -> &'static str {
 /// Returns a case as part of a file's name.
 fn slug(case: &Case) -> String {
     let name = case.scenario.name();
-    match case.scenario {
+    let size = match case.scenario {
         Scenario::Uncontended | Scenario::Queue | Scenario::Leases => format!("{name}-{}", case.tasks),
         Scenario::QuorumHot => {
             let pause = if case.pause_us.is_some() { "-pause" } else { "" };
             format!("{name}-{}x{}{pause}", case.processes, case.tasks)
         }
-        Scenario::Hot => format!("{name}-{}x{}", case.processes, case.tasks),
+        Scenario::Hot => {
+            let inside = if case.inside == Some(Inside::Nothing) { "-empty" } else { "" };
+            format!("{name}-{}x{}{inside}", case.processes, case.tasks)
+        }
         Scenario::Rwlock => format!("{name}-{}", case.writes_percent.unwrap_or(0)),
         Scenario::Semaphore => format!("{name}-{}", case.permits.unwrap_or(1)),
         Scenario::Quorum => format!("{name}-{}us", case.delay_us.unwrap_or(0)),
@@ -119,6 +122,10 @@ fn slug(case: &Case) -> String {
             let ending = if case.ending == Some(Ending::Killed) { "killed" } else { "released" };
             format!("{name}-{}ms-{ending}", case.lease_ms())
         }
+    };
+    match case.threads {
+        usual if usual == case.scenario.threads(case.tasks)[0] => size,
+        threads => format!("{size}-on-{threads}"),
     }
 }
 
@@ -208,6 +215,21 @@ mod tests {
             ("leasehold", Spread { median: 2.0, min: 1.0, max: 3.0 }, OURS)
         );
         assert_eq!((charts[0].bars[0].colour, charts[1].bars[0].colour), (YARDSTICK, PEER));
+    }
+
+    #[test]
+    fn cases_of_one_scenario_have_files_of_their_own() {
+        let case = |scenario| row(scenario, "leasehold", 1).case;
+        let (hot, alone) = (case(Scenario::Hot), Case { tasks: 64, ..case(Scenario::Uncontended) });
+        let slugs = [
+            slug(&hot),
+            slug(&Case { inside: Some(Inside::Nothing), ..hot.clone() }),
+            slug(&Case { threads: 2, ..hot }),
+            slug(&alone),
+            slug(&Case { threads: 1, ..alone }),
+        ];
+        let wanted = ["hot-2x8", "hot-2x8-empty", "hot-2x8-on-2", "uncontended-64", "uncontended-64-on-1"];
+        assert_eq!(slugs, wanted);
     }
 
     #[test]

@@ -134,6 +134,7 @@ impl About {
     pub(crate) fn of_own(system: Own) -> Self {
         let (version, settings) = match system {
             Own::S5 => ("-", "SET NX PX and compare-and-delete, a script each; polls every 5 ms; lease 30 s"),
+            Own::S5Batched => ("-", "as s5, with up to 16 names in a script if at least four requests are in flight"),
             Own::Floor => ("-", "a bare hand-over in two scripts, without safety rules; lease 30 s"),
             Own::Leasehold => (env!("CARGO_PKG_VERSION"), "as it comes: lease 30 s where the case names none"),
             Own::LeaseholdFair => (env!("CARGO_PKG_VERSION"), "fair(); lease 30 s"),
@@ -145,7 +146,7 @@ impl About {
             Own::None => ("-", "no lock at all"),
         };
         let (class, has): (_, &[Has]) = match system {
-            Own::S5 => (Some(Class::Poll), &[]),
+            Own::S5 | Own::S5Batched => (Some(Class::Poll), &[]),
             Own::Floor => (Some(Class::Queue), &[Has::Queue, Has::Push]),
             Own::Leasehold | Own::LeaseholdFair | Own::LeaseholdRemote => {
                 (Some(Class::Queue), &[Has::Token, Has::Queue, Has::Push, Has::ReEntry])

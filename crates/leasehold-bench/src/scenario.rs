@@ -1,12 +1,14 @@
 //! The work with a lock. A scenario knows how many clients use which names, and not how a system answers.
 
 mod extent;
+mod parts;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::extent::Extent;
 use self::extent::warm_up_ms;
+pub(crate) use self::parts::{Ending, Inside, NameUse, Primitive};
 use crate::system::{LEASE_MS, Own, System};
 use crate::worker::{Duty, Names, Spec};
 
@@ -17,7 +19,7 @@ pub(crate) enum Scenario {
     /// The cost of a lock without contention: each task locks and unlocks its own name.
     Uncontended,
     /// The cost of a lock under contention: all tasks of all processes share one name, with GET and SET of a counter
-    /// inside.
+    /// inside, or with nothing.
     Hot,
     /// The cost of a lock for which only one process contends, with a section that keeps the processor busy, or none.
     HotLocal,
@@ -39,40 +41,6 @@ pub(crate) enum Scenario {
     Semaphore,
 }
 
-/// The kind of lock that is acquired and released.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Primitive {
-    #[default]
-    Mutex,
-    Rwlock,
-    Semaphore,
-}
-
-/// The names that the tasks lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum NameUse {
-    /// Each task has a name of its own for all pairs.
-    Own,
-    /// All tasks have the same name.
-    Shared,
-    /// Each pair has a name that was never locked before.
-    New,
-    /// Each pair has a name that was locked and released before.
-    Used,
-}
-
-/// How a holder ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Ending {
-    /// By SIGKILL: no message is sent.
-    Killed,
-    /// It releases.
-    Released,
-}
-
 /// A scenario at one size. Figures of different systems are only compared within a case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Case {
@@ -83,6 +51,9 @@ pub(crate) struct Case {
     pub(crate) tasks: u32,
     /// Threads of each process.
     pub(crate) threads: u32,
+    /// The work inside, where it is not a counter in the store (hot).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) inside: Option<Inside>,
     /// How long a holder keeps its processor busy (hot-local).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) busy_us: Option<u64>,
@@ -156,10 +127,11 @@ impl Scenario {
         }
     }
 
-    /// Returns our systems that its bars compare.
+    /// Returns our systems that take part by default: those that its bars compare, and `s5-batched` beside `s5`.
     pub(crate) fn systems(self) -> &'static [Own] {
         match self {
-            Self::Uncontended | Self::ServerCost => &[Own::S5, Own::Leasehold],
+            Self::Uncontended => &[Own::S5, Own::S5Batched, Own::Leasehold],
+            Self::ServerCost => &[Own::S5, Own::Leasehold],
             Self::Hot => &[Own::Floor, Own::Leasehold, Own::LeaseholdFair],
             Self::HotLocal => &[Own::TokioMutex, Own::Leasehold],
             Self::Queue => &[Own::LeaseholdFair],
@@ -188,11 +160,6 @@ impl Scenario {
         self.primitive() != Primitive::Mutex
     }
 
-    /// Whether there is a counter inside, which shows whether the lock excludes.
-    fn counts(self) -> bool {
-        matches!(self, Self::Hot | Self::QuorumHot) || self.is_shared()
-    }
-
     /// Whether the lock is on several servers.
     pub(crate) fn is_of_quorum(self) -> bool {
         matches!(self, Self::Quorum | Self::QuorumHot)
@@ -203,7 +170,7 @@ impl Scenario {
         match own {
             Own::TokioMutex => self == Self::HotLocal,
             Own::Fan => self == Self::Quorum,
-            Own::S5 | Own::Floor => !self.is_of_quorum() && !self.is_shared(),
+            Own::S5 | Own::S5Batched | Own::Floor => !self.is_of_quorum() && !self.is_shared(),
             Own::LeaseholdFair | Own::LeaseholdRemote => !self.is_shared(),
             Own::Leasehold | Own::None => true,
         }
@@ -237,11 +204,12 @@ impl Scenario {
         }
     }
 
-    /// Returns the default number of threads of a process.
-    pub(crate) fn threads(self) -> u32 {
+    /// Returns the default numbers of threads of a process with this many tasks.
+    pub(crate) fn threads(self, tasks: u32) -> &'static [u32] {
         match self {
-            Self::Uncontended | Self::HotLocal => 2,
-            _ => 1,
+            Self::Uncontended if tasks == 64 => &[2, 1],
+            Self::Uncontended | Self::HotLocal => &[2],
+            _ => &[1],
         }
     }
 
@@ -262,17 +230,6 @@ impl Scenario {
             Self::Hot | Self::HotLocal | Self::Queue | Self::Takeover | Self::QuorumHot => &[NameUse::Shared],
             Self::Rwlock | Self::Semaphore => &[NameUse::Shared],
             Self::ServerCost => &[NameUse::New, NameUse::Used],
-        }
-    }
-}
-
-impl NameUse {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Own => "own",
-            Self::Shared => "shared",
-            Self::New => "new",
-            Self::Used => "used",
         }
     }
 }
@@ -305,7 +262,7 @@ impl Case {
             tasks: self.tasks,
             names,
             pause_us: self.pause_us,
-            counter: self.scenario.counts().then(|| counter_key(about)),
+            counter: self.counts().then(|| counter_key(about)),
             span: self.extent.span(self.tasks, |window_ms| warm_up_ms(system, window_ms)),
             duty,
         }
@@ -318,6 +275,12 @@ impl Case {
             Extent::Pairs(pairs) => Extent::Pairs(pairs.min(u64::from(self.tasks) * 10)),
         };
         Self { extent, ..self.clone() }
+    }
+
+    /// Whether there is a counter in the store, which shows whether the lock excludes.
+    fn counts(&self) -> bool {
+        self.inside.is_none()
+            && (matches!(self.scenario, Scenario::Hot | Scenario::QuorumHot) || self.scenario.is_shared())
     }
 
     pub(crate) fn lease_ms(&self) -> u64 {
@@ -335,7 +298,13 @@ impl Case {
         let (many_tasks, threads) = (count(*tasks, "task"), count(*threads, "thread"));
         match self.scenario {
             Scenario::Uncontended => format!("{many_tasks} on {threads}, each its own name"),
-            Scenario::Hot => format!("{} × {many_tasks} on {threads}, one name", count(*processes, "process")),
+            Scenario::Hot => {
+                let inside = match self.inside {
+                    Some(Inside::Nothing) => ", nothing inside (checked within a process)",
+                    None => "",
+                };
+                format!("{} × {many_tasks} on {threads}, one name{inside}", count(*processes, "process"))
+            }
             Scenario::HotLocal => format!("{many_tasks} on {threads}, {} µs inside", self.busy_us.unwrap_or(0)),
             Scenario::Queue => count(*tasks, "waiter"),
             Scenario::Leases => format!("{} of {} ms", count(*tasks, "lease"), self.lease_ms()),

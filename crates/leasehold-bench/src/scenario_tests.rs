@@ -7,7 +7,8 @@ pub(crate) fn case(scenario: Scenario) -> Case {
         names: scenario.name_uses()[0],
         processes: 2,
         tasks: 8,
-        threads: 1,
+        threads: scenario.threads(8)[0],
+        inside: None,
         busy_us: None,
         lease_ms: None,
         ending: None,
@@ -30,6 +31,25 @@ fn only_a_lock_that_is_shared_through_the_store_has_a_counter_in_it() {
     for scenario in Scenario::ALL.into_iter().filter(|scenario| !counts.contains(scenario)) {
         assert_eq!(case(scenario).spec(&Own::S5.into(), "u", vec![], "x").counter, None, "{scenario:?}");
     }
+}
+
+/// The lock has the same task otherwise: a peer that knows no such case can run it.
+#[test]
+fn a_section_with_nothing_inside_has_no_counter_in_the_store() {
+    let counted = case(Scenario::Hot);
+    let empty = Case { inside: Some(Inside::Nothing), ..counted.clone() };
+    let spec = |case: &Case| case.spec(&System::named("redisson"), "u", vec![], "x");
+    assert_eq!(spec(&empty), Spec { counter: None, ..spec(&counted) });
+    assert_eq!(empty.size(), counted.size() + ", nothing inside (checked within a process)");
+}
+
+#[test]
+fn a_case_of_an_older_file_has_the_usual_section() {
+    let mut line = serde_json::to_value(case(Scenario::Hot)).unwrap();
+    assert_eq!(line.get("inside"), None);
+    assert_eq!(serde_json::from_value::<Case>(line.clone()).unwrap(), case(Scenario::Hot));
+    line["inside"] = "nothing".into();
+    assert_eq!(serde_json::from_value::<Case>(line).unwrap().inside, Some(Inside::Nothing));
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub(crate) fn random(task: u32) -> Result<Pauses, Failure> {
     Ok(Pauses(wall ^ u64::from(std::process::id()) << 32 ^ u64::from(task)))
 }
 
-/// Runs all tasks to their ends. `one_task` gets the number of a task and the time when all of them have started.
+/// Runs all tasks to their ends. `one_task` gets the number of a task and the time at which the run began.
 pub(crate) async fn all_tasks<F>(spec: &Spec, one_task: impl Fn(u32, Instant) -> F) -> Result<Vec<Tally>, Failure>
 where
     F: Future<Output = Result<Tally, Failure>> + Send + 'static,

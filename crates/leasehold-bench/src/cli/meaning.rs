@@ -5,7 +5,7 @@ use clap::ValueEnum;
 use super::{Options, Wanted};
 use crate::bench::{Entrant, Group, Plan};
 use crate::peers::Peers;
-use crate::scenario::{Case, Ending, Extent, NameUse, Primitive, Scenario};
+use crate::scenario::{Case, Ending, Extent, Inside, NameUse, Primitive, Scenario};
 use crate::system::{Own, System};
 
 /// Releases are quick and vary; a death takes as long as its lease.
@@ -213,7 +213,8 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
         names: scenario.name_uses()[0],
         processes: scenario.processes()[0],
         tasks,
-        threads: options.threads.unwrap_or(scenario.threads()),
+        threads: options.threads.unwrap_or(scenario.threads(tasks)[0]),
+        inside: None,
         busy_us: None,
         lease_ms: None,
         ending: None,
@@ -228,13 +229,18 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
     let busy_us = if options.busy_us.is_empty() { &BUSY_US[..] } else { &options.busy_us };
     let of_size = |&tasks: &u32| -> Vec<Case> {
         match scenario {
-            Scenario::Uncontended | Scenario::Queue => vec![case(tasks)],
+            Scenario::Queue => vec![case(tasks)],
+            Scenario::Uncontended => {
+                let numbers = options.threads.map_or_else(|| scenario.threads(tasks).to_vec(), |one| vec![one]);
+                numbers.into_iter().map(|threads| Case { threads, ..case(tasks) }).collect()
+            }
             Scenario::Hot | Scenario::QuorumHot => {
                 let numbers = options.processes.map_or_else(|| scenario.processes().to_vec(), |one| vec![one]);
                 let at_once = numbers.into_iter().map(|processes| Case { processes, ..case(tasks) });
+                let empty = |case: Case| Case { inside: Some(Inside::Nothing), ..case };
                 let in_a_while = |case: Case| Case { pause_us: Some(PAUSE_US * u64::from(case.processes)), ..case };
                 match scenario {
-                    Scenario::Hot => at_once.collect(),
+                    Scenario::Hot => at_once.flat_map(|case| [case.clone(), empty(case)]).collect(),
                     _ => at_once.flat_map(|case| [case.clone(), in_a_while(case)]).collect(),
                 }
             }

@@ -83,7 +83,7 @@ struct Options {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
     tasks: Vec<u32>,
 
-    /// Threads of each process [default: the scenario's].
+    /// Threads of each process [default: the scenario's; uncontended with 64 tasks runs with 2 and with 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
 
@@ -111,8 +111,9 @@ struct Options {
     #[arg(long)]
     awake: bool,
 
-    /// The systems that take turns: ours (s5, floor, leasehold, leasehold-fair, leasehold-remote, fan, tokio-mutex, none)
-    /// or peers [default: our systems that the scenario's bars compare].
+    /// The systems that take turns: ours (s5, s5-batched, floor, leasehold, leasehold-fair, leasehold-remote, fan,
+    /// tokio-mutex, none) or peers [default: our systems that the scenario's bars compare, and s5-batched beside s5 in
+    /// uncontended].
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     systems: Vec<String>,
 }

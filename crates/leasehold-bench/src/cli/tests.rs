@@ -1,5 +1,5 @@
 use super::*;
-use crate::scenario::{Case, Ending, Extent, NameUse};
+use crate::scenario::{Case, Ending, Extent, Inside, NameUse};
 use crate::system::System;
 
 fn read(line: &str) -> Result<Task, clap::Error> {
@@ -30,12 +30,18 @@ fn the_clap_definition_is_sound() {
 fn defaults_are_those_of_the_bars() {
     let hot = plan("hot");
     assert_eq!(hot.groups[0].runs, 5);
-    let [(case, systems)] = &cases(&hot)[..] else { panic!("{hot:?}") };
-    assert_eq!((case.processes, case.tasks, case.names), (2, 8, NameUse::Shared));
-    assert_eq!(systems, &["floor", "leasehold", "leasehold-fair"]);
+    let [(counted, systems), (empty, same)] = &cases(&hot)[..] else { panic!("{hot:?}") };
+    assert_eq!((counted.processes, counted.tasks, counted.names, counted.inside), (2, 8, NameUse::Shared, None));
+    assert_eq!(**empty, Case { inside: Some(Inside::Nothing), ..(*counted).clone() });
+    assert_eq!((systems, same), (&vec!["floor", "leasehold", "leasehold-fair"], systems));
     let sizes =
         |line: &str| cases(&plan(line)).iter().map(|(case, _)| (case.processes, case.tasks)).collect::<Vec<_>>();
-    assert_eq!(sizes("uncontended"), [(1, 1), (1, 16), (1, 64), (1, 1000)]);
+    let threads =
+        |line: &str| cases(&plan(line)).iter().map(|(case, _)| (case.tasks, case.threads)).collect::<Vec<_>>();
+    assert_eq!(threads("uncontended"), [(1, 2), (16, 2), (64, 2), (64, 1), (1000, 2)]);
+    assert_eq!(threads("uncontended --tasks 64"), [(64, 2), (64, 1)]);
+    assert_eq!(threads("uncontended --tasks 16,64 --threads 1"), [(16, 1), (64, 1)]);
+    assert_eq!(cases(&plan("uncontended"))[0].1, ["s5", "s5-batched", "leasehold"]);
     assert_eq!(sizes("leases"), [(1, 1_000), (1, 10_000), (1, 100_000)]);
     let cost = plan("server-cost");
     let names: Vec<_> = cases(&cost).iter().map(|(case, _)| (case.names, case.extent)).collect();
@@ -52,7 +58,7 @@ fn only_the_sizes_of_a_queue_take_turns() {
     let [group] = &queue.groups[..] else { panic!("{queue:?}") };
     let waiters: Vec<_> = group.entrants.iter().map(|one| (one.system.name(), one.case.tasks)).collect();
     assert_eq!(waiters, [10, 100, 500, 10_000].map(|waiters| ("leasehold-fair", waiters)));
-    assert_eq!(plan("uncontended").groups.len(), 4);
+    assert_eq!(plan("uncontended").groups.len(), 5);
 }
 
 #[test]
@@ -65,8 +71,8 @@ fn a_takeover_has_two_beginnings() {
 
 #[test]
 fn all_is_everything() {
-    assert_eq!(plan("all").groups.len(), 4 + 1 + 3 + 1 + 3 + 2 + 4 + 2 + 6 + 3 + 1);
-    assert_eq!(plan("all").steps(), (8 + 3 + 6 + 4) * 5 + 3 + (4 + 4) * 5 + (4 + 12) * 5 + (3 + 1) * 5);
+    assert_eq!(plan("all").groups.len(), 5 + 2 + 3 + 1 + 3 + 2 + 4 + 2 + 6 + 3 + 1);
+    assert_eq!(plan("all").steps(), (15 + 6 + 6 + 4) * 5 + 3 + (4 + 4) * 5 + (4 + 12) * 5 + (3 + 1) * 5);
 }
 
 #[test]
@@ -124,7 +130,7 @@ fn options_reach_the_plan() {
     let hot = plan("hot --runs 2 --seconds 7 --tasks 4,64 --processes 3 --threads 2 --systems none,floor,s5");
     assert_eq!(hot.groups[0].runs, 2);
     let sizes: Vec<_> = cases(&hot).iter().map(|(c, _)| (c.processes, c.tasks, c.threads, c.extent)).collect();
-    assert_eq!(sizes, [4, 64].map(|tasks| (3, tasks, 2, Extent::WindowMs(7_000))));
+    assert_eq!(sizes, [4, 4, 64, 64].map(|tasks| (3, tasks, 2, Extent::WindowMs(7_000))));
     assert_eq!(cases(&hot)[0].1, ["none", "floor", "s5"]);
     let given = read("uncontended --store redis://127.0.0.1:7 --json --plot d").unwrap();
     let Task::Measure { store, format, plot, .. } = given else { panic!() };
@@ -145,11 +151,11 @@ fn peers_join_by_name_or_all_of_them() {
         names(&plan.groups[0])
     };
     let named = |names: &[&str]| names.iter().map(|name| System::named(name)).collect::<Vec<_>>();
-    assert_eq!(of("uncontended --peers all"), named(&["s5", "leasehold", "a", "a-fair"]));
-    assert_eq!(of("uncontended --peers a"), named(&["s5", "leasehold", "a"]));
+    assert_eq!(of("uncontended --peers all"), named(&["s5", "s5-batched", "leasehold", "a", "a-fair"]));
+    assert_eq!(of("uncontended --peers a"), named(&["s5", "s5-batched", "leasehold", "a"]));
     assert_eq!(of("hot --systems a-fair,leasehold"), named(&["a-fair", "leasehold"]));
     let wrong = read(&format!("hot --peers b --peers-dir {}", dir.path().display())).unwrap_err();
-    let says = "no system \"b\"; peers are a, a-fair; ours are s5, floor, leasehold, leasehold-fair, \
+    let says = "no system \"b\"; peers are a, a-fair; ours are s5, s5-batched, floor, leasehold, leasehold-fair, \
                 leasehold-remote, fan, tokio-mutex, none";
     assert!(wrong.to_string().contains(says), "{wrong}");
     for scenario in ["hot", "hot-local", "queue"] {
@@ -157,7 +163,10 @@ fn peers_join_by_name_or_all_of_them() {
         assert!(wrong.to_string().contains(says), "{scenario}: {wrong}");
     }
     let nowhere = read("hot --systems b --peers-dir /nonexistent").unwrap_err().to_string();
-    assert!(nowhere.contains("no system \"b\" of ours (s5, floor,") && nowhere.contains("systems.json"), "{nowhere}");
+    assert!(
+        nowhere.contains("no system \"b\" of ours (s5, s5-batched,") && nowhere.contains("systems.json"),
+        "{nowhere}"
+    );
     let twice = read(&format!("hot --systems a --peers a --peers-dir {}", dir.path().display())).unwrap_err();
     assert!(twice.to_string().contains("twice"), "{twice}");
 }
@@ -202,7 +211,7 @@ fn contradictions_are_refused_before_anything_is_measured() {
         ("hot --store memory:", ErrorKind::ArgumentConflict),
         ("quorum --store redis://127.0.0.1:7", ErrorKind::ArgumentConflict),
         ("quorum --processes 3", ErrorKind::ArgumentConflict),
-        ("quorum --systems s5", ErrorKind::ArgumentConflict),
+        ("quorum --systems s5-batched", ErrorKind::ArgumentConflict),
         ("quorum-hot --systems fan", ErrorKind::ArgumentConflict),
         ("hot --systems fan", ErrorKind::ArgumentConflict),
         ("rwlock --systems floor", ErrorKind::ArgumentConflict),

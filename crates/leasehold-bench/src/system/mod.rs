@@ -5,6 +5,7 @@ mod floor;
 mod leasehold;
 mod none;
 mod s5;
+mod s5_batched;
 mod tokio_mutex;
 
 use std::time::Duration;
@@ -20,6 +21,7 @@ pub(crate) use floor::Floor;
 pub(crate) use leasehold::{Leasehold, LeaseholdFair, LeaseholdRemote};
 pub(crate) use none::Unlocked;
 pub(crate) use s5::S5;
+pub(crate) use s5_batched::S5Batched;
 pub(crate) use tokio_mutex::TokioMutex;
 
 use crate::error::{Context, Result};
@@ -39,6 +41,8 @@ pub(crate) enum System {
 pub(crate) enum Own {
     /// SET NX PX and compare-and-delete, a script each: the simplest lock on Redis. It polls while the lock is taken.
     S5,
+    /// The same in batches: the requests of tasks that ask at the same time are sent in one script. It polls, too.
+    S5Batched,
     /// The bare two-script hand-over without safety rules: the simplest fair queue on Redis.
     Floor,
     /// Leasehold.
@@ -60,6 +64,7 @@ impl Own {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::S5 => "s5",
+            Self::S5Batched => "s5-batched",
             Self::Floor => "floor",
             Self::Leasehold => "leasehold",
             Self::LeaseholdFair => "leasehold-fair",

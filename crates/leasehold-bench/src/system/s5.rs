@@ -12,11 +12,11 @@ use crate::error::{Context, Result};
 
 /// How long a loser sleeps before it tries again. It can only guess: a short sleep costs the server, a long one leaves
 /// the lock unused.
-const POLL: Duration = Duration::from_millis(5);
+pub(super) const POLL: Duration = Duration::from_millis(5);
 
 #[derive(Clone)]
 pub(crate) struct S5 {
-    connection: MultiplexedConnection,
+    pub(super) connection: MultiplexedConnection,
     shared: Arc<Shared>,
 }
 
@@ -45,12 +45,29 @@ impl Client for S5 {
     }
 }
 
+impl S5 {
+    /// Returns a value that no other attempt has.
+    pub(super) fn new_value(&self) -> String {
+        format!("{:016x}{:016x}", self.shared.process, self.shared.attempts.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 pub(crate) struct S5Lock {
     client: S5,
-    key: String,
+    pub(super) key: String,
 }
 
 impl S5Lock {
+    /// Tries once. Returns whether it holds the lock.
+    pub(super) async fn try_acquire(&self, value: &str) -> Result<bool> {
+        self.call(&self.client.shared.acquire, value).await
+    }
+
+    /// Returns whether it held the lock.
+    pub(super) async fn try_release(&self, value: &str) -> Result<bool> {
+        self.call(&self.client.shared.release, value).await
+    }
+
     async fn call(&self, script: &str, value: &str) -> Result<bool> {
         let mut evalsha = redis::cmd("EVALSHA");
         evalsha.arg(script).arg(1).arg(&self.key).arg(value).arg(LEASE_MS);
@@ -62,17 +79,16 @@ impl Lock for S5Lock {
     type Held<'lock> = String;
 
     async fn acquire(&self) -> Result<String> {
-        let shared = &self.client.shared;
-        let value = format!("{:016x}{:016x}", shared.process, shared.attempts.fetch_add(1, Ordering::Relaxed));
+        let value = self.client.new_value();
         // The caller's time limit ends this loop: a worker that is not done in time is an error there.
-        while !self.call(&shared.acquire, &value).await? {
+        while !self.try_acquire(&value).await? {
             tokio::time::sleep(POLL).await;
         }
         Ok(value)
     }
 
     async fn release(&self, value: String) -> Result<()> {
-        match self.call(&self.client.shared.release, &value).await? {
+        match self.try_release(&value).await? {
             true => Ok(()),
             false => Err(format!("s5: {} was not held any more", self.key).into()),
         }

@@ -22,7 +22,9 @@ pub(crate) use self::pairs::Grants;
 use crate::error::{Context, Result};
 use crate::nodes;
 use crate::stats::{PackedWaits, Waits};
-use crate::system::{Fan, Floor, Leasehold, LeaseholdFair, LeaseholdRemote, Own, S5, System, TokioMutex, Unlocked};
+use crate::system::{
+    Fan, Floor, Leasehold, LeaseholdFair, LeaseholdRemote, Own, S5, S5Batched, System, TokioMutex, Unlocked,
+};
 
 /// The task of a worker, one line of JSON on its standard input. (Arguments could be read by everybody on the machine,
 /// and the URL may contain a password.)
@@ -113,7 +115,8 @@ impl Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Duty {
-    /// Its tasks lock and unlock, and increment the counter if there is one.
+    /// Its tasks lock and unlock, and increment the counter if there is one. Without it, if the tasks
+    /// share a name, our own workers increment a counter of the process. It shows two holders in one process.
     #[default]
     Pairs,
     /// As before, with a counter of this process, and a computation of this length inside.
@@ -199,6 +202,7 @@ async fn carry_out(spec: Spec) -> Result<Report> {
     match spec.duty {
         Duty::Pairs | Duty::Busy { .. } => match spec.system {
             System::Own(Own::S5) => pairs::run::<S5>(spec).await,
+            System::Own(Own::S5Batched) => pairs::run::<S5Batched>(spec).await,
             System::Own(Own::Floor) => pairs::run::<Floor>(spec).await,
             System::Own(Own::Leasehold) => pairs::run::<Leasehold>(spec).await,
             System::Own(Own::LeaseholdFair) => pairs::run::<LeaseholdFair>(spec).await,

@@ -6,13 +6,18 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use serde::{Deserialize, Serialize};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::{Duty, Names, Report, Span, Spec, Tally, cpu_us, now_us, start};
 use crate::error::{Context, Result};
 use crate::stats::PackedWaits;
 use crate::system::{self, Client, Lock};
+
+/// Of this many sections with nothing inside, one yields to the other tasks. If none yielded, no other task of the thread
+/// could run inside a section, and two holders at a time would not show. If all yielded, the benchmark would measure the
+/// runtime.
+const YIELD_EVERY: u64 = 64;
 
 pub(super) async fn run<C: Client>(spec: Spec) -> Result<Report> {
     let limit = spec.span.limit();
@@ -23,6 +28,10 @@ pub(super) async fn run<C: Client>(spec: Spec) -> Result<Report> {
         (_, Some(key)) => {
             let connection = system::connection(&spec.url).await?;
             Section::Count { connection, key: key.clone(), grants: Arc::default() }
+        }
+        // With a counter of this process: it costs no round trip.
+        (_, None) if matches!(spec.names, Names::One(_)) => {
+            Section::Local { count: Arc::default(), grants: Arc::default() }
         }
         (_, None) => Section::Empty,
     };
@@ -126,6 +135,12 @@ enum Section {
         key: String,
         grants: Arc<Mutex<Grants>>,
     },
+    /// Nothing that costs time. It reads a counter of this process and writes it back, so two holders in this process lose
+    /// updates.
+    Local {
+        count: Arc<AtomicU64>,
+        grants: Arc<Mutex<Grants>>,
+    },
     /// A counter of this process, used in the same way, and a computation of this length.
     Busy {
         inside: Duration,
@@ -138,10 +153,17 @@ impl Section {
         match self {
             Self::Empty => Ok(()),
             Self::Count { connection, key, grants } => {
-                if let Some(token) = token {
-                    grants.lock().unwrap_or_else(PoisonError::into_inner).note(token);
-                }
+                note(grants, token);
                 count_up(connection, key).await.context("counting")
+            }
+            Self::Local { count, grants } => {
+                note(grants, token);
+                let before = count.load(Ordering::Relaxed);
+                if before.is_multiple_of(YIELD_EVERY) {
+                    yield_now().await;
+                }
+                count.store(before + 1, Ordering::Relaxed);
+                Ok(())
             }
             Self::Busy { inside, count } => {
                 let before = count.load(Ordering::Relaxed);
@@ -159,13 +181,22 @@ impl Section {
     fn found(&self) -> (Option<u64>, Option<Grants>) {
         match self {
             Self::Empty => (None, None),
-            Self::Count { grants, .. } => {
-                let grants = grants.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                (None, grants.last.is_some().then_some(grants))
-            }
+            Self::Count { grants, .. } => (None, noted(grants)),
+            Self::Local { count, grants } => (Some(count.load(Ordering::Relaxed)), noted(grants)),
             Self::Busy { count, .. } => (Some(count.load(Ordering::Relaxed)), None),
         }
     }
+}
+
+fn note(grants: &Mutex<Grants>, token: Option<u64>) {
+    if let Some(token) = token {
+        grants.lock().unwrap_or_else(PoisonError::into_inner).note(token);
+    }
+}
+
+fn noted(grants: &Mutex<Grants>) -> Option<Grants> {
+    let grants = grants.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    grants.last.is_some().then_some(grants)
 }
 
 pub(super) async fn count_up(connection: &mut MultiplexedConnection, key: &str) -> redis::RedisResult<()> {
@@ -211,6 +242,25 @@ mod tests {
         assert!(
             is_counted(Span::Pairs { each: 9 }, ago(120_000)) && is_over(Span::Pairs { each: 9 }, Instant::now(), 9)
         );
+    }
+
+    /// With one thread, as in the benchmark.
+    #[tokio::test]
+    async fn two_holders_of_one_process_show_with_nothing_inside() {
+        let pass = |section: Section| async move {
+            let mut section = section;
+            for _ in 0..1_000 {
+                section.pass(None).await.unwrap();
+            }
+        };
+        for holders in [1, 2] {
+            let section = Section::Local { count: Arc::default(), grants: Arc::default() };
+            let mut tasks = JoinSet::new();
+            (0..holders).for_each(|_| drop(tasks.spawn(pass(section.clone()))));
+            tasks.join_all().await;
+            let (count, _) = section.found();
+            assert_eq!(count < Some(holders * 1_000), holders > 1, "{holders} holders count to {count:?}");
+        }
     }
 
     #[test]

@@ -71,9 +71,15 @@ fn processors_are_kept_awake() {
 
 #[test]
 fn no_lock_loses_updates_and_a_lock_loses_none() {
-    let lines = lines("hot --systems none,floor,s5 --runs 2 --seconds 1");
-    assert_eq!(field(&lines, "system"), ["none", "floor", "s5", "none", "floor", "s5"], "systems take turns");
-    assert_eq!(field(&lines, "run"), [1, 1, 1, 2, 2, 2]);
+    let lines = lines("hot --systems none,floor,s5,s5-batched --runs 2 --seconds 1");
+    let (counted, empty) = lines.split_at(8);
+    let turn = ["none", "floor", "s5", "s5-batched"];
+    assert_eq!(field(counted, "system"), [turn, turn].concat(), "systems take turns");
+    assert_eq!(field(empty, "system"), [turn, turn].concat());
+    assert_eq!(field(counted, "run"), [1, 1, 1, 1, 2, 2, 2, 2]);
+    assert!(
+        counted.iter().all(|line| line["inside"].is_null()) && empty.iter().all(|line| line["inside"] == "nothing")
+    );
     for line in &lines {
         assert_eq!((&line["record"], &line["scenario"]), (&"run".into(), &"hot".into()));
         assert_eq!((&line["processes"], &line["tasks"]), (&2.into(), &8.into()));
@@ -84,6 +90,8 @@ fn no_lock_loses_updates_and_a_lock_loses_none() {
         match line["system"].as_str().unwrap() {
             "none" => assert!(scripts < 0.01, "{line}"),
             "floor" => assert!((scripts - 2.0).abs() < 0.01, "{line}"),
+            // Two of one process may share a script.
+            "s5-batched" => assert!(scripts > 0.5, "{line}"),
             _ => assert!(scripts > 2.0, "{line}"),
         }
     }
@@ -104,7 +112,8 @@ fn what_must_not_overlap_does_so_without_a_lock_only() {
 
 #[test]
 fn a_queue_serves_everybody_and_waits_add_up() {
-    let [line] = &lines("hot --systems floor --runs 1 --seconds 1 --processes 3 --tasks 4")[..] else { panic!() };
+    let lines = lines("hot --systems floor --runs 1 --seconds 1 --processes 3 --tasks 4");
+    let [line, _] = &lines[..] else { panic!("{lines:?}") };
     assert!(line["fairness"]["min"].as_f64().unwrap() > 0.5, "{line}");
     let percentiles: Vec<u64> =
         ["p50_us", "p99_us", "p999_us", "max_us"].map(|name| line[name].as_u64().unwrap()).to_vec();
@@ -116,6 +125,19 @@ fn a_queue_serves_everybody_and_waits_add_up() {
     let turns = line["mean_us"].as_f64().unwrap() / turn_us;
     let most = 12.0 * (1.02 + percentiles[3] as f64 / 1e6);
     assert!(turns >= 3.0 && turns <= most, "{turns} turns of at most {most} in {line}");
+}
+
+/// Sixty-four tasks share scripts of up to sixteen names; a single one sends its own.
+#[test]
+fn batches_need_a_crowd() {
+    let lines = lines("uncontended --systems s5-batched --tasks 1,64 --runs 1 --seconds 1");
+    let found: Vec<_> = lines.iter().map(|line| (line["tasks"].as_u64().unwrap(), &line["threads"])).collect();
+    assert_eq!(found, [(1, &Value::from(2)), (64, &2.into()), (64, &1.into())]);
+    for line in &lines {
+        let scripts = line["server_calls_per_op"].as_f64().unwrap();
+        let (least, most) = if line["tasks"] == 1 { (1.9, 2.1) } else { (2.0 / 16.0, 1.0) };
+        assert!((least..most).contains(&scripts), "{line}");
+    }
 }
 
 #[test]
@@ -140,10 +162,13 @@ fn systems_are_named_and_judged() {
     assert!(machine["redis"].as_str().unwrap().contains('.') && machine["cores"].as_u64() > Some(0), "{machine}");
     assert_eq!(field(&of(&lines, "about"), "system"), ["floor", "leasehold-fair"]);
     let runs = of(&lines, "run");
-    let [_, fair] = &runs[..] else { panic!("{lines:?}") };
+    let [_, fair, _, empty] = &runs[..] else { panic!("{lines:?}") };
     // In a fair queue each pair is a grant of the store, and each hand-over is one message.
-    assert_eq!((&fair["store_grants_per_op"], &fair["local_runs_per_op"]), (&1.0.into(), &0.0.into()), "{fair}");
-    assert!(fair["publishes_per_op"].as_f64().unwrap() > 0.5, "{fair}");
+    for fair in [fair, empty] {
+        assert_eq!((&fair["store_grants_per_op"], &fair["local_runs_per_op"]), (&1.0.into(), &0.0.into()), "{fair}");
+        assert!(fair["publishes_per_op"].as_f64().unwrap() > 0.5, "{fair}");
+    }
+    assert!(plot.join("hot-2x8-empty.svg").exists());
     let verdicts = of(&lines, "verdict");
     for what in ["lost updates", "hand-overs a second", "messages for each hand-over and run"] {
         assert!(verdicts.iter().any(|verdict| verdict["what"] == what), "{what} in {verdicts:?}");
