@@ -292,7 +292,7 @@ pub(crate) const MEMORY: Scene = Scene {
 
 pub(crate) const BATCH: Scene = Scene {
     name: "batch",
-    about: "the store refuses a batch: its requests are sent again, behind those that were sent meanwhile",
+    about: "the store refuses a batch: one of its requests is sent again, behind those that were sent meanwhile",
     sessions: &[TWO, ONE],
     hit: 0b011,
     budget: Budget { slow: 1, resends: 1, cancels: 1, ..NONE },

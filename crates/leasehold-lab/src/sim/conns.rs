@@ -159,7 +159,7 @@ pub(super) fn answer<N: Network>(
     push(sim, net, id, us, Sending::Down(Incoming::Reply(number, reply)));
 }
 
-/// Sends the replies to the requests of one message. All of them are lost, or none is.
+/// Sends the replies to the requests of one message. If the first is lost, the connection breaks, and so all of them are.
 pub(super) fn answer_all<N: Network>(
     sim: &Arc<Sim>,
     net: &mut N,

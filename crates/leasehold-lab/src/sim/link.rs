@@ -78,23 +78,20 @@ impl Way for Route {
         matches!(ask, Ask::Joining(..))
     }
 
-    fn send_together(&self, mut asks: Vec<(u64, Ask)>) {
+    fn send_together(&self, asks: Vec<(u64, Ask)>) {
         if asks.len() <= 1 {
             return asks.into_iter().for_each(|(number, ask)| self.send(number, ask));
         }
         self.sim.book.count("requests leave together");
-        while !asks.is_empty() {
-            let rest = asks.split_off(asks.len().min(RENEW_BATCH));
-            let batch: Vec<_> = std::mem::replace(&mut asks, rest)
-                .into_iter()
-                .filter_map(
-                    |(number, ask)| if let Ask::Joining(name, op) = ask { Some((number, name, op)) } else { None },
-                )
-                .collect();
-            let sent_us = self.sim.exec.now_us();
+        let joining = asks.into_iter().map(|(number, ask)| match ask {
+            Ask::Joining(name, op) => (number, name, op),
+            _ => unreachable!("only joining requests leave together"),
+        });
+        let (all, sent_us): (Vec<_>, _) = (joining.collect(), self.sim.exec.now_us());
+        for batch in all.chunks(RENEW_BATCH) {
             lock(&self.sent_us).extend(batch.iter().map(|_| sent_us));
-            let first = batch.first().map(|(number, ..)| *number);
-            conns::send::<Net>(&self.sim, (0, self.id), Sending::Up { reply: first, ask: Ask::Together(batch) });
+            let (reply, ask) = (Some(batch[0].0), Ask::Together(batch.to_vec()));
+            conns::send::<Net>(&self.sim, (0, self.id), Sending::Up { reply, ask });
         }
     }
 

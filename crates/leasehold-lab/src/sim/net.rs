@@ -226,7 +226,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     match (reply, said) {
         (None, _) => {}
         (Some(_), Reply::Each(each)) => {
-            conns::answer_all(sim, net, id, us, each.into_iter().map(|(number, said)| (number, (said, now_us))))
+            conns::answer_all(sim, net, id, us, each.into_iter().map(|(number, said)| (number, (said, now_us))));
         }
         (Some(number), said) => conns::answer(sim, net, id, us, (number, (said, now_us))),
     }

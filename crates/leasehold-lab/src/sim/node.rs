@@ -123,6 +123,9 @@ impl Node {
     pub(super) fn serve(&mut self, conn: u64, ask: &Ask, now_us: u64) -> Done {
         let mut done = Done { said: Reply::NotPrimary, deliveries: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
         if self.role != Role::Primary {
+            if let Ask::Together(asks) = ask {
+                done.said = Reply::Each(asks.iter().map(|(number, ..)| (*number, Reply::SendAlone)).collect());
+            }
             return done;
         }
         done.said = match ask {

@@ -162,8 +162,11 @@ impl<W: Way> Wire<W> {
         let (mut outbox, message) = (std::mem::take(&mut ends.outbox), ends.socket.pop_front());
         // A request that leaves with others is not sent if its caller has given it up by now.
         outbox.retain(|(number, ask)| {
-            let is_wanted = ends.waiting.get(number).is_some_and(|waiting| !waiting.is_closed());
-            is_wanted || !way.may_join(ask)
+            let is_given_up = ends.waiting.get(number).is_none_or(oneshot::Sender::is_closed);
+            if is_given_up && way.may_join(ask) {
+                ends.waiting.remove(number);
+            }
+            !is_given_up || !way.may_join(ask)
         });
         let waiting = if let Some(Incoming::Reply(number, _)) = &message { ends.waiting.remove(number) } else { None };
         if message.is_none() {
