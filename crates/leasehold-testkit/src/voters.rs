@@ -205,7 +205,9 @@ impl Voter {
         let (reply, bells) = vote(records.entry(name.clone()).or_default(), &env, request);
         for bell in bells {
             // Without an inbox the message is lost.
-            let _lost = inboxes.get(&bell.to).map(|(_, sender)| sender.send((name.clone(), bell)));
+            if let Some((_, sender)) = inboxes.get(&bell.to) {
+                let _lost = sender.send((name.clone(), bell));
+            }
         }
         Ok(reply)
     }

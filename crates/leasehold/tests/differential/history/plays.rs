@@ -97,7 +97,7 @@ impl History<'_> {
     }
 
     fn step(&mut self) {
-        if self.rig.harness.is_full() && self.random.chance(25) {
+        if self.rig.harness.is_full() && self.random.chance(20) {
             self.rig.fill_memory(false);
         }
         let lock = self.random.index(self.locks.len());
@@ -122,10 +122,10 @@ impl History<'_> {
             35..=44 => self.look(lock),
             45..=50 => self.release(lock),
             51..=53 => self.cool_down(lock),
-            54..=62 => self.leave(lock),
-            63..=69 => self.renew(lock),
-            70..=73 => self.renew_many(),
-            74..=77 => self.revoke(lock),
+            54..=61 => self.leave(lock),
+            62..=68 => self.renew(lock),
+            69..=72 => self.renew_many(),
+            73..=77 => self.revoke(lock),
             78..=80 => self.apply(lock, &Op::Settle),
             81..=83 => self.apply(lock, &Op::Inspect),
             84..=91 => self.move_clock(),
