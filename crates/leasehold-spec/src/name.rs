@@ -12,7 +12,8 @@ use crate::limits::NAME_MAX;
 #[derive(Clone)]
 pub struct Name {
     text: Arc<str>,
-    /// The hash of the text, computed once. Nobody outside this process can choose names that collide.
+    /// The hash of the text by SipHash, with a random key of this process: nobody outside it can choose names that collide.
+    /// It is computed once.
     hash: u64,
 }
 
@@ -58,11 +59,12 @@ impl Name {
         }
         match text.char_indices().find(|(_, c)| c.is_control()) {
             Some((at, _)) => Err(BadName::Control(at)),
-            None => Ok(Self::checked(text.into())),
+            None => Ok(Self::of_checked(text.into())),
         }
     }
 
-    fn checked(text: Arc<str>) -> Self {
+    /// Makes a name of a text that was checked before.
+    fn of_checked(text: Arc<str>) -> Self {
         static HASHING: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         let hash = HASHING.hash_one(&*text);
         Self { text, hash }
@@ -72,7 +74,7 @@ impl Name {
     /// election.
     #[must_use]
     pub fn companion(&self) -> Self {
-        Self::checked(format!("{}{COMPANION}", self.text).into())
+        Self::of_checked(format!("{}{COMPANION}", self.text).into())
     }
 
     /// Checks a name that a store has: that of a user, or the one beside it.

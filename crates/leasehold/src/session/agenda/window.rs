@@ -13,7 +13,7 @@ use std::collections::{BinaryHeap, HashSet, VecDeque};
 
 use leasehold_spec::Name;
 
-use crate::session::counters::CounterHashing;
+use crate::session::counters::NumberHashing;
 
 /// The most requests of one kind that are in flight.
 const WINDOW: usize = 4_096;
@@ -43,7 +43,7 @@ struct Window {
     /// Attempts by rank. An attempt may have been served since then, or may need something else.
     due: BinaryHeap<Reverse<(u64, u64)>>,
     /// The same attempts, so that each has one place, however often it asks for its turn.
-    waiting: HashSet<u64, CounterHashing>,
+    waiting: HashSet<u64, NumberHashing>,
     in_flight: usize,
 }
 

@@ -37,7 +37,7 @@ use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Guess, Link};
 use crate::world::RuntimeId;
 
-/// An acquire that its caller sends.
+/// An acquire that its caller sends. It is boxed, to keep the futures that hold it small.
 pub(crate) struct Outgoing {
     pub(crate) id: GrantId,
     pub(crate) op: Op,

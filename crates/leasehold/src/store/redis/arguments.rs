@@ -54,7 +54,7 @@ impl Fields {
 
     /// Adds an ID, in the form of [`GrantId::wire`].
     pub(super) fn id(self, id: &GrantId) -> Self {
-        self.session(id.session).within_session(id)
+        self.session(id.session).counter_and_nonce(id)
     }
 
     /// Adds the public part of an ID.
@@ -62,12 +62,13 @@ impl Fields {
         self.session(id.session).hex(id.counter.into(), field!(ID.counter).width)
     }
 
+    /// Adds the session of an ID.
     pub(super) fn session(self, id: SessionId) -> Self {
         self.hex(id.0, field!(ID.session).width)
     }
 
-    /// Adds the part of an ID behind its session.
-    pub(super) fn within_session(self, id: &GrantId) -> Self {
+    /// Adds the counter and the nonce of an ID.
+    pub(super) fn counter_and_nonce(self, id: &GrantId) -> Self {
         self.hex(id.counter.into(), field!(ID.counter).width).hex(id.nonce.into(), field!(ID.nonce).width)
     }
 

@@ -106,7 +106,7 @@ impl Call {
         Ok(call)
     }
 
-    /// Returns one call with acquires and releases of many names. The acquires share all but their names, IDs and times.
+    /// Returns one call with acquires and releases of many names. The acquires share their session and all terms.
     pub(super) fn many<'a>(
         keys: &Keys,
         batch: impl ExactSizeIterator<Item = (&'a Name, &'a Op)> + Clone,
@@ -115,7 +115,7 @@ impl Call {
         let acquires = batch.clone().map(|(_, op)| if let Op::Acquire(acquire) = op { Some(acquire) } else { None });
         // A release is never late.
         call = call.and_not_after(acquires.clone().map(|one| one.map_or(TIME_END - 1, |acquire| acquire.not_after_us)));
-        call = call.and(numbers_of_repeats(batch.clone().map(|(name, _)| name)));
+        call = call.and(numbers_of_repeats(&batch.clone().map(|(name, _)| name)));
         call = match acquires.flatten().next() {
             None => call.and("").and("").and("").and("").and(""),
             Some(acquire) => {
@@ -131,7 +131,7 @@ impl Call {
         };
         for (_, op) in batch {
             call = call.and(match op {
-                Op::Acquire(acquire) => Fields::new().within_session(&acquire.id),
+                Op::Acquire(acquire) => Fields::new().counter_and_nonce(&acquire.id),
                 Op::Release { id, token, .. } => held(id, *token),
                 _ => unreachable!("only acquires and releases join a batch"),
             });
@@ -216,8 +216,8 @@ fn held(id: &GrantId, token: Token) -> Fields {
     Fields::new().text("lh1H").decimal(token.get(), field!(RECORD.token)).id(id)
 }
 
-/// Returns the numbers of the names that stand before, too: two digits each, counted from 1.
-fn numbers_of_repeats<'a>(names: impl Iterator<Item = &'a Name> + Clone) -> Vec<u8> {
+/// Returns the numbers of the names that occur earlier in the batch, too: two digits each, counted from 1.
+fn numbers_of_repeats<'a>(names: &(impl Iterator<Item = &'a Name> + Clone)) -> Vec<u8> {
     let is_repeat = |&(at, name): &(usize, &Name)| names.clone().take(at).any(|earlier| earlier == name);
     let repeats = names.clone().enumerate().filter(is_repeat);
     repeats.flat_map(|(at, _)| format!("{:02}", at + 1).into_bytes()).collect()

@@ -114,12 +114,12 @@ layouts! {
         patience: Bytes(16), "longest wait in ms; dashes: for ever";
         ticket: Nested(&TIME), "ticket of an earlier place; dashes: none";
     }
-    /// An argument of many: the beginning of what its acquires have in common.
+    /// An argument of many: the session and the lease of all its acquires.
     COMMON {
         session: Bytes(32), "session ID of the grant IDs";
         lease: Nested(&LENGTH), "length of the lease in ms";
     }
-    /// An argument of many: an acquire.
+    /// An argument of many: the rest of the grant ID of an acquire, after its session.
     ASKED {
         counter: Bytes(16), "counter of the grant ID";
         nonce: Bytes(16), "nonce of the grant ID";

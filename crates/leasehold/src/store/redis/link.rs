@@ -140,7 +140,8 @@ async fn apply(
 
 /// Applies a request of a mutex together with others, if at least three are in flight.
 ///
-/// What a crowd does not need is boxed: the allocator is fast only below a kilobyte.
+/// The call to `apply` is boxed, because few requests of a batch need it. So this future stays below a kilobyte: above
+/// that, glibc's allocator leaves its fast path.
 async fn apply_together(wire: Wire, request: NamedOp, guess: Guess) -> Result<Answer, Fault> {
     let to = To::from(&request.1);
     let (request, encoding) = match wire.join(request).await? {

@@ -5,7 +5,8 @@
 -- KEYS     the records. A name may come twice: a release, and the next acquire
 -- ARGV     1    the earliest `not_after` of the acquires (16)
 --          2    the `not_after` of each key (16 each), in one argument
---          3    the numbers (2 each) of the keys that stand before, too: they are read when it is their turn
+--          3    the numbers (2 digits each) of the keys that occur earlier in KEYS, too. Each is read again when its turn
+--               comes, because an earlier request may have changed it
 --          4-8  what all acquires have in common: COMMON; time to live of a fresh grant in ms; number of tokens and label;
 --               place in the queue; longest wait, without a ticket. The last four as the arguments 5, 3, 6 and 7 of
 --               `acquire`
@@ -16,7 +17,8 @@
 -- EFFECTS  those of `acquire` and `release`. Not `allow-oom`, for the sake of the acquires: if the memory is full, the
 --          server refuses the script before it begins, and each request is sent alone
 -- RETRY    safe, as `acquire` and `release` are
--- COST     TIME and MGET; for each name SET or SETRANGE; otherwise GET and the costs of the long path
+-- COST     TIME and MGET; for each name SET or SETRANGE, and GET if argument 3 has its number; otherwise the costs of the
+--          long path, with GET if MGET found no string
 --@clock
 local find, sub, try, others = string.find, string.sub, redis.pcall, ''
 local nobody = '----------------------------------------------------------------'
@@ -43,6 +45,7 @@ local front, middle, free = 'lh1H' .. now .. session, lease_ms .. now, 'lh1F' ..
 for i = 1, #KEYS do
   local key, asked, found, done = KEYS[i], ARGV[8 + i], all[i], nil
   local is_release = #asked > ASKED.size
+  -- MGET never gives nil, but false.
   if found == nil then
     found = try('GET', key)
     -- An error is a table: its # is 0.
@@ -50,13 +53,16 @@ for i = 1, #KEYS do
   end
   if is_release then
     if found and find(found, asked, 1, true) == 1 and sub(found, RECORD.length) <= '00060000' then
+      -- SETRANGE returns the length of the record, which it keeps. An error is a table.
       done = try('SETRANGE', key, 'RECORD.state.offset', 'F') == #found
     end
   elseif in_time and not found then
-    -- The key is absent, or has a value that is no string.
+    -- MGET found no string. NX: a value of another type stays, and its request takes the long path.
     done = try('SET', key, front .. asked .. middle .. nobody .. rear, 'PX', keep_ms, 'NX')
     done = done and not done.err
-  elseif in_time and find(found, 'lh1F', 1, true) == 1 and found < free then
+  elseif in_time and #found > RECORD.short and find(found, 'lh1F', 1, true) == 1 and found < free then
+    -- The record is free, and its token is below `now`. If counter and nonce are equal, the long path compares all of the
+    -- ID.
     local last = sub(found, RECORD.id)
     if not find(last, asked, ID.counter.from, true) then
       done = not try('SET', key, front .. asked .. middle .. last .. rear, 'PX', keep_ms).err

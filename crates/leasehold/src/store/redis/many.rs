@@ -98,7 +98,8 @@ pub(super) fn may_join(op: &Op) -> bool {
     }
 }
 
-/// Whether one script can serve both: the acquires of a batch share all but their names, IDs and times.
+/// Whether one script can serve both: the acquires of a batch share their session and all terms. Only their names,
+/// counters, nonces and times differ.
 fn share_terms(one: &Op, other: &Op) -> bool {
     match (one, other) {
         (Op::Acquire(one), Op::Acquire(other)) => {

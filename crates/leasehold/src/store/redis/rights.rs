@@ -20,8 +20,8 @@ pub(crate) struct Rights {
 /// The rights that locks need. SECURITY.md quotes them.
 pub const RIGHTS: &str = "+eval +evalsha +script|load +get +mget +set +setrange +del +exists +type +hget +hmget +hset \
                           +hdel +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
-/// The rights that names of other kinds need beyond those of mutexes. A user of mutexes needs no more than
-/// before there were others.
+/// The rights that names of other kinds need beyond those of mutexes. A user who locks only mutexes does
+/// not need them.
 pub const POOL_RIGHTS: &str = "+hscan +unlink";
 /// The rights that a node needs. With `+config|get` the client also sees that the node saves every change before it
 /// replies.

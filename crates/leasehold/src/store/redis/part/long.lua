@@ -1,4 +1,5 @@
--- long: carries out one of many requests that has no short path. Adds its number and its reply to `others`.
+-- long: carries out one of many requests that has no short path. Adds its number and its reply to `others`. MGET does not
+-- tell an absent key from one that is no string. GET does.
 local is_done, reply
 if not found then found = try('GET', key) end
 if is_release then
