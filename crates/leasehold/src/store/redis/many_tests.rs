@@ -1,4 +1,4 @@
-//! What becomes of the replies to batches.
+//! The delivery of the replies to batches.
 
 use std::future::ready;
 
@@ -83,7 +83,7 @@ fn after_garbage_no_later_reply_is_believed() {
     }
 }
 
-/// The tasks of the first batch run before the second batch is told.
+/// The tasks of the first batch run before the second batch gets its replies.
 #[test]
 fn one_turn_delivers_no_more_than_its_share() {
     let batches = Batches::default();
@@ -97,7 +97,7 @@ fn one_turn_delivers_no_more_than_its_share() {
     assert_eq!(told(&mut of_second), ["short 8", "short 8"]);
 }
 
-/// The answers had come, and are told although the link has ended.
+/// Replies that have come are delivered, although the link has ended.
 #[test]
 fn a_link_that_ends_delivers_what_has_come() {
     let batches = Batches::default();
