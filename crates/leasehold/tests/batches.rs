@@ -161,6 +161,16 @@ async fn a_script_has_at_most_sixteen_names() {
 }
 
 #[tokio::test]
+async fn p53_a_free_record_that_is_cut_short_is_refused_alone_and_in_a_batch() {
+    let harness = Harness::new().await;
+    harness.command(&["SET", "lh1:{a}", "lh1F0000000000000001"]);
+    assert!(timeout(LONG, harness.ask("a", &harness.acquire(1))).await.unwrap().is_err());
+    let replies = harness.together(&[("a", harness.acquire(2)), ("b", harness.acquire(3))]).await;
+    assert!(replies[0].is_err());
+    assert_granted(&replies[1..]);
+}
+
+#[tokio::test]
 async fn p53_requests_of_one_name_keep_their_order() {
     let harness = Harness::new().await;
     let first = timeout(LONG, harness.ask("a", &harness.acquire(1))).await.unwrap();

@@ -8,7 +8,9 @@ if not found then
   return now
 end
 -- An error is a table: its # is 0.
-if #found > 0 and string.sub(found, RECORD.version.to.state) == 'lh1F' and string.sub(found, RECORD.token) < now then
+if #found > RECORD.short and string.sub(found, RECORD.version.to.state) == 'lh1F'
+--&
+  and string.sub(found, RECORD.token) < now then
   local last = string.sub(found, RECORD.id)
   if last ~= ARGV[1] then
     redis.call('SET', KEYS[1], 'lh1H' .. now .. ARGV[1] .. ARGV[2] .. now .. last .. ARGV[3], 'PX', ARGV[5])
