@@ -102,8 +102,14 @@ impl Rig {
         Client { session, _store: store, link, heard, told: HashSet::new() }
     }
 
+    /// The death of a holder matters most, so half of the dead hold something, if anyone does.
     async fn kill_one(&mut self) {
-        let number = self.dice.below(CLIENTS as u64) as usize;
+        let mut number = self.dice.below(CLIENTS as u64) as usize;
+        if self.dice.below(2) == 0 {
+            let holds =
+                |client: &Client| self.model.grants.iter().any(|g| g.is_held() && g.id.session == client.session);
+            number = self.clients.iter().position(holds).unwrap_or(number);
+        }
         self.nonces += 1;
         let session = SessionId(u128::from(self.nonces) << 64 | 0xd1ed);
         let new = Self::client(&self.world, &self.url, session).await;
@@ -135,7 +141,7 @@ impl Rig {
     /// Plays one request on both.
     async fn play(&mut self) {
         self.pass_time();
-        let rarely = if self.kind == Kind::Condition { 12 } else { 30 };
+        let rarely = if matches!(self.kind, Kind::Mutex | Kind::Condition) { 12 } else { 30 };
         if self.dice.below(rarely) == 0 {
             self.kill_one().await;
         }

@@ -75,16 +75,17 @@ impl Rig {
             }
             22..=25 => self.op_of_kind(number, (id, token)),
             26 => Op::Put { id, token, label: ["", "10.0.0.3:7000"][self.dice.below(2) as usize].into() },
-            21 | 27 if self.kind == Kind::Mutex => self.hand_to(id, token),
+            20 | 21 | 27 if self.kind == Kind::Mutex => self.hand_to(id, token),
+            20 | 21 if self.kind == Kind::Latch => self.op_of_kind(number, (id, token)),
             _ => Op::Inspect,
         }
     }
 
-    /// Hands over to a label: often that of the last waiter, and seldom one that nobody has.
+    /// Hands over to a label: mostly that of the last waiter, and seldom one that nobody has.
     fn hand_to(&mut self, id: GrantId, token: Token) -> Op {
         let mut labels = vec!["nobody".to_owned()];
         labels.extend(self.model.queue.iter().map(|entry| entry.label.clone()));
-        let last = labels.last().filter(|_| self.dice.below(2) == 0).cloned();
+        let last = labels.last().filter(|_| self.dice.below(4) > 0).cloned();
         Op::HandTo { id, token, label: last.unwrap_or_else(|| self.dice.pick(&labels).clone()) }
     }
 
