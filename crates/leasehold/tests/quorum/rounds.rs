@@ -176,6 +176,14 @@ async fn a_client_without_contention_reserves_few_tokens() {
         let reserved = voters.nodes[0].record(guard.name()).grant.map(|grant| grant.range);
         assert_eq!(reserved, Some(RANGE_MAX), "{}", guard.name());
     }
+    // The next caller uses the local queue of such a client, but not its terms.
+    let briefly = client.mutex("d").sticky(Duration::from_millis(1));
+    assert_eq!(briefly.lock().await.unwrap().release().await.unwrap(), Released::Released);
+    wait_until("nobody holds", Duration::from_secs(5), || granted(&voters, "d") == 0);
+    let guard = client.mutex("d").lock().await.unwrap();
+    wait_until("all have voted", Duration::from_secs(5), || granted(&voters, "d") == 3);
+    let reserved = voters.nodes[0].record("d").grant.map(|grant| grant.range);
+    assert_eq!((reserved, guard.is_valid()), (Some(u64::from(RUN_PASSES)), true));
 }
 
 fn queued(id: GrantId, range: u64) -> Op {
@@ -187,7 +195,7 @@ fn queued(id: GrantId, range: u64) -> Op {
         range,
         not_after_us: u64::MAX,
         patience: Patience::Queue(place),
-        label: String::new(),
+        label: "".into(),
     })
 }
 

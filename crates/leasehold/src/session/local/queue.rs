@@ -31,6 +31,8 @@ pub(crate) struct LocalQueue<V> {
     alarm_us: u64,
     /// How long the store keeps the entry, as the last acquire said.
     told_us: u64,
+    /// Whether it is in [`IdleQueues`](super::idle::IdleQueues).
+    pub(crate) is_listed: bool,
 }
 
 /// A caller that waits for a result `V`.
@@ -52,7 +54,19 @@ pub(crate) struct WaiterId {
 impl<V> LocalQueue<V> {
     pub(crate) fn new(name: Name, terms: Arc<Terms>) -> Self {
         let (waiters, deadlines) = (VecDeque::new(), BTreeSet::new());
-        Self { name, terms, attempt: 0, waiters, deadlines, alarm_us: u64::MAX, told_us: 0 }
+        Self { name, terms, attempt: 0, waiters, deadlines, alarm_us: u64::MAX, told_us: 0, is_listed: false }
+    }
+
+    /// Returns whether nobody waits here, and no attempt stands for the queue.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.attempt == 0 && self.is_empty()
+    }
+
+    /// The first caller that comes to an idle queue brings the terms of its next attempt.
+    pub(crate) fn set_terms_if_idle(&mut self, terms: &Arc<Terms>) {
+        if self.is_idle() {
+            self.terms = Arc::clone(terms);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -159,6 +173,18 @@ mod tests {
     use std::collections::BinaryHeap;
 
     use super::*;
+
+    #[test]
+    fn an_idle_queue_takes_the_terms_of_its_next_caller() {
+        let name = Name::new("name").expect("a valid name");
+        let terms = |sticky_us| Arc::new(Terms { sticky_us, ..Terms::of_an_end() });
+        let mut queue = LocalQueue::<()>::new(name, terms(0));
+        queue.set_terms_if_idle(&terms(1));
+        assert_eq!(queue.terms.sticky_us, 1);
+        queue.attempt = 1;
+        queue.set_terms_if_idle(&terms(2));
+        assert_eq!(queue.terms.sticky_us, 1, "the attempt goes on with its own terms");
+    }
 
     /// The name is always wanted. In each cycle a caller comes with an earlier deadline than the one that waits.
     #[test]

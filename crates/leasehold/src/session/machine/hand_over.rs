@@ -13,6 +13,7 @@ use super::turn::Turn;
 use crate::observe::{Event, To};
 use crate::session::hold::Hold;
 use crate::session::local::budget::Needs;
+use crate::session::local::queue::LocalQueue;
 use crate::session::terms::Terms;
 
 /// Hands a lease on to the next waiter here, or keeps it for a caller that comes. Returns whether it did: then nothing goes
@@ -71,7 +72,7 @@ pub(crate) fn enter_kept(turn: &mut Turn<'_>, queue: u64, terms: &Terms) -> Opti
     None
 }
 
-/// Lets the attempt of a single caller, which holds now, stand for a local queue of its name, if there is none: later
+/// Lets the attempt of a single caller, which holds now, stand for a local queue of its name, if none is in use: later
 /// callers wait here for it.
 pub(crate) fn adopt(ledger: &mut Ledger, counter: u64) {
     let Some(attempt) = ledger.attempts.get(&counter) else { return };
@@ -79,8 +80,13 @@ pub(crate) fn adopt(ledger: &mut Ledger, counter: u64) {
         return;
     }
     let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
-    if ledger.names.queue_of(&name, terms.lease_ms).is_none() {
-        let queue = ledger.open_queue(&name, &terms);
-        ledger.attach(counter, queue);
+    let queue = match ledger.names.queue_of(&name, terms.lease_ms) {
+        None => ledger.open_queue(&name, &terms),
+        Some(queue) if ledger.queues.get(&queue).is_some_and(LocalQueue::is_idle) => queue,
+        Some(_) => return,
+    };
+    if let Some(queue) = ledger.queues.get_mut(&queue) {
+        queue.set_terms_if_idle(&terms);
     }
+    ledger.attach(counter, queue);
 }

@@ -7,6 +7,7 @@
 //! attempt is noted as unattended. At the end of the change the machine begins a new attempt for each of those.
 
 use std::collections::HashSet;
+use std::mem::replace;
 use std::sync::Arc;
 
 use leasehold_spec::SessionId;
@@ -25,6 +26,7 @@ use super::returning::Releases;
 use crate::error::Error;
 use crate::session::agenda::Agenda;
 use crate::session::counters::CounterMap;
+use crate::session::local::idle::IdleQueues;
 use crate::session::local::queue::LocalQueue;
 use crate::session::terms::Terms;
 use crate::world::World;
@@ -41,6 +43,7 @@ pub(crate) struct Ledger {
     pub(crate) queues: CounterMap<LocalQueue<Verdict>>,
     /// Local queues with waiters whose attempt has ended in this change.
     unattended: Vec<u64>,
+    idle: IdleQueues,
     pub(crate) agenda: Agenda,
     pub(crate) effects: Effects,
     /// The attempts that return a grant which nobody here waited for.
@@ -81,6 +84,7 @@ impl Ledger {
             names: Names::default(),
             queues: CounterMap::default(),
             unattended: Vec::new(),
+            idle: IdleQueues::default(),
             agenda: Agenda::new(),
             effects: Effects::default(),
             ghosts: HashSet::new(),
@@ -270,11 +274,25 @@ impl Ledger {
         }
     }
 
+    /// Opens a local queue for a name that has none for this lease.
     pub(crate) fn open_queue(&mut self, name: &Name, terms: &Arc<Terms>) -> u64 {
         let number = self.ids.number();
         self.names.entry(name).queues.push((terms.lease_ms, number));
         self.queues.insert(number, LocalQueue::new(name.clone(), Arc::clone(terms)));
         number
+    }
+
+    /// Keeps a queue that is idle for the next caller. If there are too many, closes the one that was listed first.
+    fn keep_idle(&mut self, number: u64) {
+        let Some(queue) = self.queues.get_mut(&number) else { return };
+        if replace(&mut queue.is_listed, true) {
+            return;
+        }
+        let Some(first) = self.idle.list(number) else { return };
+        match self.queues.get_mut(&first) {
+            Some(queue) if !queue.is_idle() => queue.is_listed = false,
+            _ => self.close_queue(first),
+        }
     }
 
     fn close_queue(&mut self, number: u64) {
@@ -316,7 +334,7 @@ impl Ledger {
         let queue = self.queues.get_mut(&number)?;
         queue.attempt = 0;
         if queue.is_empty() {
-            self.close_queue(number);
+            self.keep_idle(number);
             return None;
         }
         match &attempt.phase {
@@ -341,11 +359,11 @@ impl Ledger {
         self.unattended.push(queue);
     }
 
-    /// Removes and returns a queue that needs an attempt. A queue whose last waiter has left meanwhile is closed.
+    /// Removes and returns a queue that needs an attempt. The last waiter of a queue may have left meanwhile.
     pub(crate) fn next_unattended(&mut self) -> Option<u64> {
         while let Some(number) = self.unattended.pop() {
             match self.queues.get(&number) {
-                Some(queue) if queue.attempt == 0 && queue.is_empty() => self.close_queue(number),
+                Some(queue) if queue.is_idle() => self.keep_idle(number),
                 Some(queue) if queue.attempt == 0 => return Some(number),
                 _ => {}
             }
@@ -363,7 +381,8 @@ impl Ledger {
             let is_attended = match self.attempts.get(&queue.attempt).map(|attempt| &attempt.phase) {
                 Some(Phase::Held(holding)) => holding.is_in_use() || queue.is_empty(),
                 Some(Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }) => !queue.is_empty(),
-                Some(Phase::Ended { .. } | Phase::Returning(_)) | None => false,
+                Some(Phase::Ended { .. } | Phase::Returning(_)) => false,
+                None => queue.is_idle(),
             };
             assert!(is_attended, "P21: nobody asks for \"{}\", for which callers wait", queue.name);
         }

@@ -82,7 +82,7 @@ pub(crate) fn join(
         Wait::Until { until_us } => until_us,
         Wait::ForEver => u64::MAX,
     };
-    // If a kept lease was released just now, its queue was closed.
+    // If a kept lease was released just now, its queue may be closed.
     let known = known.filter(|queue| turn.ledger.queues.contains_key(queue));
     let queue = known.unwrap_or_else(|| turn.ledger.open_queue(name, terms));
     let number = turn.ledger.ids.number();
@@ -91,6 +91,7 @@ pub(crate) fn join(
         if queue.is_full() {
             return Joined::Done(Verdict::Failed(full()));
         }
+        queue.set_terms_if_idle(terms);
         counter = queue.attempt;
         queue.push(Waiter { number, until_us, sticky_us: terms.sticky_us, caller });
     }
