@@ -1,6 +1,8 @@
 //! The requests of a session to a store. The name of a number ends with its unit. The rules (P1 …) are in
 //! docs/PROTOCOL.md.
 
+use std::sync::Arc;
+
 use crate::id::{GrantId, PublicId, Token};
 use crate::take::{Kind, Take};
 
@@ -228,7 +230,7 @@ pub struct Acquire {
     /// The choice between waiting and not waiting while another client holds.
     pub patience: Patience,
     /// The label of the client, which `inspect` shows.
-    pub label: String,
+    pub label: Arc<str>,
 }
 
 /// The choice between waiting and not waiting while another client holds.

@@ -233,7 +233,7 @@ impl Play {
             lease_ms: *self.random.pick(&[1, 2, 10, 1_000, 1_000, 1_000, 61_000]),
             not_after_us: self.not_after_us(),
             patience: if self.random.chance(30) { Patience::Try } else { Patience::Queue(place) },
-            label: (*self.random.pick(&["", "host/1", "ä b"])).to_owned(),
+            label: (*self.random.pick(&["", "host/1", "ä b"])).into(),
             range: *self.random.pick(&[0, 1, 1, 2, RANGE_MAX, RANGE_MAX, RANGE_MAX + 1]),
         })
     }
@@ -433,7 +433,7 @@ fn the_front_fails_like_redis() {
         lease_ms: 1_000,
         not_after_us: u64::MAX,
         patience: Patience::Try,
-        label: String::new(),
+        label: "".into(),
         range: 1,
     };
     let requests = [Op::Acquire(acquire), Op::Settle, Op::Inspect];

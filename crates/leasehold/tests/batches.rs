@@ -78,7 +78,7 @@ impl Harness {
             lease_ms: 30_000,
             not_after_us: self.now_us + 3_600_000_000,
             patience: Patience::Try,
-            label: "host/job".to_owned(),
+            label: "host/job".into(),
             range: 1,
         })
     }

@@ -85,7 +85,7 @@ async fn an_old_link_takes_no_newer_inbox_with_it() {
         order: Order::Relaxed,
     });
     let acquire = |session| {
-        let (id, label) = (GrantId { session, counter: 1, nonce: 1 }, String::new());
+        let (id, label) = (GrantId { session, counter: 1, nonce: 1 }, "".into());
         Op::Acquire(Acquire {
             id,
             take: Take::MUTEX,

@@ -91,7 +91,7 @@ impl Leasehold {
             range: 1,
             not_after_us: u64::MAX,
             patience: Patience::Queue(place),
-            label: self.label.clone(),
+            label: self.label.clone().into(),
         })
     }
 

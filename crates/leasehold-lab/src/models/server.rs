@@ -234,15 +234,7 @@ fn operation(now: &Now<'_>, session: u8, request: &Request) -> Op {
             };
             let place = Place { claim_ms: u64::from(claim) * TICK_MS, limit_ms: None, ticket, hears, order };
             let (patience, range) = (Patience::Queue(place), u64::from(now.scene.range));
-            Op::Acquire(Acquire {
-                id,
-                take: Take::MUTEX,
-                lease_ms,
-                not_after_us,
-                patience,
-                label: String::new(),
-                range,
-            })
+            Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, not_after_us, patience, label: "".into(), range })
         }
         Ask::Renew { token } => {
             let from = if now.scene.is_fixed() { From::Grant } else { From::Now };

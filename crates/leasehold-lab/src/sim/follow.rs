@@ -248,7 +248,7 @@ mod tests {
             let place =
                 Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
             let patience = if conn == 0 { Patience::Try } else { Patience::Queue(place) };
-            let (lease_ms, range, not_after_us, label) = (LEASE_US / 1000, 1, u64::MAX, String::new());
+            let (lease_ms, range, not_after_us, label) = (LEASE_US / 1000, 1, u64::MAX, "".into());
             let acquire =
                 Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, range, not_after_us, patience, label });
             lock(&sim.net).pids.insert(session, pid);

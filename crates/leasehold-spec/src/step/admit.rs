@@ -22,7 +22,7 @@ pub(super) fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
         state: GrantState::Held,
         units: request.take.units,
         mode: request.take.mode.once_granted(),
-        label: request.label.clone(),
+        label: request.label.to_string(),
     };
     let granted = Outcome::Granted { token, left_us: grant.left_us(now_us), range: grant.range };
     step.resource.last = token;
@@ -45,6 +45,6 @@ pub(super) fn entry(request: &Acquire, place: &Place, (now_us, ticket): (u64, u6
         order: place.order,
         units: request.take.units,
         mode: request.take.mode,
-        label: request.label.clone(),
+        label: request.label.to_string(),
     }
 }

@@ -16,7 +16,7 @@ fn at(resource: &mut Resource, (lease_us, wall_us): (u64, u64), op: &Op) -> (Ans
 
 fn acquire(id: GrantId, now_us: u64, lease_ms: u64, patience: Patience) -> Op {
     let not_after_us = now_us + NOT_AFTER_MAX_US;
-    Op::Acquire(Acquire { id, take: ONE, lease_ms, range: 1, not_after_us, patience, label: String::new() })
+    Op::Acquire(Acquire { id, take: ONE, lease_ms, range: 1, not_after_us, patience, label: "".into() })
 }
 
 fn busy(answer: &Answer) {

@@ -20,7 +20,7 @@ pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
         lease_ms: number(lease, 8)?,
         not_after_us: number(not_after, 16)?,
         patience,
-        label: label.to_owned(),
+        label: label.into(),
         range: number(range, 8)?,
     }))
 }

@@ -123,7 +123,7 @@ fn acquire(argv: &[&str]) -> Option<Acquire> {
         lease_ms: number(lease, 8)?,
         not_after_us: number(not_after, 16)?,
         patience,
-        label: (*label).to_owned(),
+        label: (*label).into(),
         range: 1,
     })
 }

@@ -85,7 +85,7 @@ impl<'a> History<'a> {
             lease_ms: self.lease_ms(),
             not_after_us: self.not_after_us(),
             patience,
-            label: (*self.random.pick(&LABELS)).to_owned(),
+            label: (*self.random.pick(&LABELS)).into(),
             range: self.range(),
         }
     }

@@ -168,7 +168,7 @@ impl<'a> PoolHistory<'a> {
         let id = GrantId { session, counter: self.attempts.len() as u64, nonce: self.random.number() };
         let (lease_ms, not_after_us) = (self.lease_ms(), self.not_after_us());
         let label = (*self.random.pick(&LABELS)).to_owned();
-        let acquire = Acquire { id, take, lease_ms, not_after_us, patience, label, range: 1 };
+        let acquire = Acquire { id, take, lease_ms, not_after_us, patience, label: label.into(), range: 1 };
         self.attempts.push(Attempt { acquire, ticket: None });
         self.ask(self.attempts.len() - 1);
     }

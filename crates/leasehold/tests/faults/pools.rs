@@ -47,7 +47,7 @@ async fn p35_a_scan_that_missed_a_grant_is_followed_by_another() {
 /// Acquires a read lock for a second, as a client that then dies: it never gives the lease back.
 async fn read_and_die(server: &RedisServer) {
     let link = RedisStore::new(&server.url(), Real::world()).unwrap().open().await.unwrap();
-    let (id, label) = (GrantId { session: SessionId(7), counter: 1, nonce: 1 }, String::new());
+    let (id, label) = (GrantId { session: SessionId(7), counter: 1, nonce: 1 }, "".into());
     let (take, patience, not_after_us) = (Take::READ, Patience::Try, 9_000_000_000_000_000);
     let acquire = Acquire { id, take, lease_ms: 1_000, range: 1, not_after_us, patience, label };
     let answer = link.apply(&Name::new(NAME).unwrap(), &Op::Acquire(acquire), Guess::default()).await.unwrap();

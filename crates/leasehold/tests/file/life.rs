@@ -218,7 +218,7 @@ async fn played(store: &Store, patience: Patience) -> (Outcome, (Arc<dyn Link>, 
         lease_ms: LEASE_S * 1000,
         not_after_us: u64::MAX,
         patience,
-        label: String::new(),
+        label: "".into(),
         range: 1,
     };
     let asked = link.apply(&Name::new("x").unwrap(), &Op::Acquire(acquire), Guess::default()).await.unwrap();

@@ -80,7 +80,7 @@ async fn played(store: &Store, number: u32, limit: u32) -> (Arc<dyn Link>, Arc<d
         lease_ms: LEASE_S * 1000,
         not_after_us: u64::MAX,
         patience: Patience::Try,
-        label: String::new(),
+        label: "".into(),
         range: 1,
     };
     let asked = link.apply(&Name::new("x").unwrap(), &Op::Acquire(acquire), Guess::default()).await.unwrap();

@@ -34,7 +34,7 @@ fn acquire(patience: Patience) -> Op {
 }
 
 fn acquire_as(id: GrantId, patience: Patience) -> Op {
-    let (lease_ms, label) = (LEASE_MS, String::new());
+    let (lease_ms, label) = (LEASE_MS, "".into());
     Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, range: 1, not_after_us: u64::MAX, patience, label })
 }
 

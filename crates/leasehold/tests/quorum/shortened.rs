@@ -35,7 +35,7 @@ async fn a_clock_set_forward_between_two_answers_shortens_the_validity() {
         range: 1,
         not_after_us: u64::MAX,
         patience: Patience::Queue(place),
-        label: String::new(),
+        label: "".into(),
     });
     let answer = link.apply(&name, &acquire, Guess::default()).await.unwrap();
     let Outcome::Granted { token, .. } = answer.outcome else { panic!("{answer:?}") };

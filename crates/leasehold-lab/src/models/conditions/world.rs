@@ -277,7 +277,7 @@ fn operation(tick: u8, s: u8, ask: Ask) -> Op {
                 hears: Hears::Listens,
                 order: Order::Relaxed,
             }),
-            label: String::new(),
+            label: "".into(),
         }),
         Ask::Renew(n, token) => Op::Renew(Renew { id: grant_id(s, n), token, from: From::Now, lease_ms, not_after_us }),
         Ask::Leave(n) => Op::Leave { id: grant_id(s, n), used: Token::NONE },

@@ -57,7 +57,7 @@ impl Pool {
                     order: Order::Relaxed,
                 };
                 let patience = if ask == Ask::Try { Patience::Try } else { Patience::Queue(place) };
-                let (take, label) = (attempt.take, String::new());
+                let (take, label) = (attempt.take, "".into());
                 Op::Acquire(Acquire { id, take, lease_ms, range: 1, not_after_us, patience, label })
             }
             Ask::Renew(token) => Op::Renew(Renew { id, token, from: From::Now, lease_ms, not_after_us }),

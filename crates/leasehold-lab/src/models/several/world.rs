@@ -291,7 +291,7 @@ fn request(id: GrantId, sent: u8, patience: Patience) -> Acquire {
         range: 1,
         not_after_us: clock_us(sent + 1),
         patience,
-        label: String::new(),
+        label: "".into(),
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) async fn late(stage: &Stage) {
         lease_ms: LEASE_MS,
         not_after_us,
         patience: Patience::Queue(place()),
-        label: String::new(),
+        label: "".into(),
         range: 1,
     };
     let past_us = a.now_us().await;

@@ -149,7 +149,7 @@ fn request(turn: &mut Turn<'_>, counter: u64, link: &Arc<dyn Link>) -> Option<(O
         range: attempt.range,
         not_after_us,
         patience: if attempt.wait == Wait::No { Patience::Try } else { Patience::Queue(place) },
-        label: attempt.terms.label.to_string(),
+        label: Arc::clone(&attempt.terms.label),
     };
     attempt.order.note_acquire(link, not_after_us);
     attempt.in_flight = Some(request.clone());

@@ -122,7 +122,7 @@ mod tests {
             range: 1,
             not_after_us: 0,
             patience,
-            label: String::new(),
+            label: "".into(),
         }))
     }
 

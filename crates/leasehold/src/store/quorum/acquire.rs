@@ -255,7 +255,7 @@ impl Rounds<'_> {
                 lease_ms: acquire.lease_ms,
                 not_after_us: shared.members[node].time_at(now_us + within_us, now_us).unwrap_or(0),
                 wait,
-                label: acquire.label.clone(),
+                label: acquire.label.to_string(),
             };
             let asking = collect::ask(links, node, name, &Request::Ask(ask))?;
             Some(return_if_over(links, node, name, (id, token), asking))
@@ -281,7 +281,7 @@ impl Rounds<'_> {
     /// clock was set forward meanwhile. Late votes are noted after the grant.
     fn win(&self, question: Question, round: u32, (token, range): (Token, u64), until_us: u64) -> (RoundResult, Tally) {
         let Self { links, name, acquire, .. } = *self;
-        let (id, held) = (acquire.id, Held { token, range, label: acquire.label.clone() });
+        let (id, held) = (acquire.id, Held { token, range, label: acquire.label.to_string() });
         let (win, until_us) = {
             let mut attempts = links.shared.attempts();
             let win = attempts.hold(&id, round, held);

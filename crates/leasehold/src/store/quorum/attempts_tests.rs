@@ -83,7 +83,7 @@ fn rounds_that_are_not_polled_block_others_only_until_their_deadline() {
         range: 1,
         not_after_us: u64::MAX,
         patience: leasehold_spec::Patience::Try,
-        label: String::new(),
+        label: "".into(),
     };
     let wait = Wait { ticket: 1, order: leasehold_spec::Order::Relaxed };
     let (was_known, stuck) = attempts.wait(&name, &acquire, wait, (100, 200), 1);

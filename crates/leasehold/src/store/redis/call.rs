@@ -24,6 +24,42 @@ pub(super) struct Call {
     command: Cmd,
 }
 
+/// The fields of a request that are not those of its whole batch.
+pub(super) struct Part {
+    name: Name,
+    id: GrantId,
+    ask: Ask,
+}
+
+enum Ask {
+    Acquire { not_after_us: u64 },
+    Release { token: Token },
+}
+
+impl Part {
+    /// Whether a request may join a batch: an acquire without an earlier place, or a release of a grant that used no other
+    /// token than its own.
+    pub(super) fn may_join(op: &Op) -> bool {
+        match op {
+            Op::Acquire(Acquire { patience: Patience::Queue(place), .. }) => place.ticket.is_none(),
+            Op::Acquire(_) => true,
+            Op::Release { token, used, .. } => used <= token,
+            _ => false,
+        }
+    }
+
+    /// Returns the part of a request that may join a batch.
+    pub(super) fn of(name: &Name, op: &Op) -> Option<Self> {
+        let (id, ask) = match op {
+            _ if !Self::may_join(op) => return None,
+            Op::Acquire(acquire) => (acquire.id, Ask::Acquire { not_after_us: acquire.not_after_us }),
+            Op::Release { id, token, .. } => (*id, Ask::Release { token: *token }),
+            _ => return None,
+        };
+        Some(Self { name: name.clone(), id, ask })
+    }
+}
+
 impl Call {
     /// Returns the request for one name, for the scripts of a mutex. `None` if none of them carries it out.
     pub(super) fn new(keys: &Keys, name: &Name, op: &Op, contention: Contention) -> Result<Option<Self>, Error> {
@@ -106,17 +142,19 @@ impl Call {
         Ok(call)
     }
 
-    /// Returns one call with acquires and releases of many names. The acquires share their session and all terms.
+    /// Returns one call with acquires and releases of many names. The acquires share the terms of `acquire`.
     pub(super) fn many<'a>(
         keys: &Keys,
-        batch: impl ExactSizeIterator<Item = (&'a Name, &'a Op)> + Clone,
+        acquire: Option<&Acquire>,
+        parts: impl ExactSizeIterator<Item = &'a Part> + Clone,
     ) -> Result<Self, Error> {
-        let mut call = Self::begin(Script::Many, batch.len()).and_keys(keys, batch.clone().map(|(name, _)| name));
-        let acquires = batch.clone().map(|(_, op)| if let Op::Acquire(acquire) = op { Some(acquire) } else { None });
-        // A release is never late.
-        call = call.and_not_after(acquires.clone().map(|one| one.map_or(TIME_END - 1, |acquire| acquire.not_after_us)));
-        call = call.and(numbers_of_repeats(&batch.clone().map(|(name, _)| name)));
-        call = match acquires.flatten().next() {
+        let mut call = Self::begin(Script::Many, parts.len()).and_keys(keys, parts.clone().map(|part| &part.name));
+        call = call.and_not_after(parts.clone().map(|part| match part.ask {
+            Ask::Acquire { not_after_us } => not_after_us,
+            Ask::Release { .. } => TIME_END - 1, // It is never late.
+        }));
+        call = call.and(numbers_of_repeats(&parts.clone().map(|part| &part.name)));
+        call = match acquire {
             None => call.and("").and("").and("").and("").and(""),
             Some(acquire) => {
                 let (place, bounds) = match &acquire.patience {
@@ -129,11 +167,10 @@ impl Call {
                 call.and(place).and(bounds)
             }
         };
-        for (_, op) in batch {
-            call = call.and(match op {
-                Op::Acquire(acquire) => Fields::new().counter_and_nonce(&acquire.id),
-                Op::Release { id, token, .. } => held(id, *token),
-                _ => unreachable!("only acquires and releases join a batch"),
+        for part in parts {
+            call = call.and(match part.ask {
+                Ask::Acquire { .. } => Fields::new().counter_and_nonce(&part.id),
+                Ask::Release { token } => held(&part.id, token),
             });
         }
         Ok(call)
@@ -163,7 +200,7 @@ impl Call {
 
     pub(super) fn begin(script: Script, keys: usize) -> Self {
         // Room for all arguments: to grow the buffers argument by argument costs more than to fill them.
-        let mut command = Cmd::with_capacity(4 + 8 * keys, 64 + 512 * keys);
+        let mut command = Cmd::with_capacity(4 + 8 * keys, 256 + 192 * keys);
         command.arg("EVALSHA").arg(script.sha()).arg(keys);
         Self { script, command }
     }
@@ -307,7 +344,7 @@ mod tests {
         let (name, token, used) = (Name::new("a").unwrap(), Token::new(4).unwrap(), Token::new(5).unwrap());
         let place = Place { claim_ms: 1, limit_ms: None, ticket: None, hears: Hears::Polls, order: Order::Strict };
         let acquire = |patience| {
-            let (lease_ms, not_after_us, label, range) = (1_000, 1, String::new(), 1);
+            let (lease_ms, not_after_us, label, range) = (1_000, 1, "".into(), 1);
             Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, not_after_us, patience, label, range })
         };
         let renew = Renew { id, token, from: From::Now, lease_ms: 1_000, not_after_us: 1 };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use leasehold_spec::{Acquire, Answer, Contention, Kind, Name, Op, Renew, SessionId};
 
 use super::batch::in_parts;
-use super::call::Call;
+use super::call::{Call, Part};
 use super::fault;
-use super::many::{BatchReply, NamedOp, may_join};
+use super::many::BatchReply;
 use super::pool::encoding::Encoding;
 use super::pool::request::{Request, renewals, restless};
 use super::reply::{self, To};
-use super::wire::{Heard, Wire};
+use super::wire::{Heard, Wire, gone};
 use super::words::Reply;
 use crate::error::Error;
 use crate::inspection::NodeView;
@@ -30,8 +30,8 @@ pub(super) struct RedisLink {
 impl Link for RedisLink {
     fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
         let encoding = Encoding::expected(op, guess);
-        if encoding == Encoding::Mutex && guess.contention == Contention::None && may_join(op) {
-            return Box::pin(apply_together(self.wire.clone(), Box::new((name.clone(), op.clone())), guess));
+        if encoding == Encoding::Mutex && guess.contention == Contention::None && Part::may_join(op) {
+            return apply_together(self.wire.clone(), name.clone(), op.clone(), guess);
         }
         let request =
             self.check(op, encoding).and_then(|()| Request::new(&self.wire.keys, (name, op), guess, encoding));
@@ -141,24 +141,31 @@ async fn apply(
 /// Applies a request of a mutex together with others, if at least three are in flight.
 ///
 /// The call to `apply` is boxed, because few requests of a batch need it. So this future stays below a kilobyte: above
-/// that, glibc's allocator leaves its fast path.
-async fn apply_together(wire: Wire, request: NamedOp, guess: Guess) -> Result<Answer, Fault> {
-    let to = To::from(&request.1);
-    let (request, encoding) = match wire.join(request).await? {
-        BatchReply::Short(now_us) => return reply::short(to, now_us).ok_or_else(|| wire.garbled(None)),
-        BatchReply::Full(text, request) => {
-            let reply = reply::parse(to, &text);
-            if !is_elsewhere(Encoding::Mutex, reply.as_ref()) {
-                return wire.read(&request.0, reply);
+/// that, glibc's allocator leaves its fast path. It is a block, because the future of a function has its arguments twice.
+fn apply_together(wire: Wire, name: Name, op: Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
+    Box::pin(async move {
+        let reply = match wire.join(&name, &op) {
+            Some((reply, _under_way)) => reply.await.map_err(|_| gone())?,
+            None => BatchReply::SendAlone,
+        };
+        let encoding = match reply {
+            BatchReply::Short(now_us) => {
+                return reply::short(To::from(&op), now_us).ok_or_else(|| wire.garbled(None));
             }
-            (request, Encoding::Pool)
-        }
-        BatchReply::SendAlone(request) => (request, Encoding::Mutex),
-        BatchReply::Broken(error) => return Err(wire.fault(&error, None)),
-        BatchReply::Garbled => return Err(wire.garbled(None)),
-    };
-    let call = Request::new(&wire.keys, (&request.0, &request.1), guess, encoding);
-    Box::pin(apply(wire, *request, (guess, encoding), call)).await
+            BatchReply::Full(text) => {
+                let reply = reply::parse(To::from(&op), &text);
+                if !is_elsewhere(Encoding::Mutex, reply.as_ref()) {
+                    return wire.read(&name, reply);
+                }
+                Encoding::Pool
+            }
+            BatchReply::SendAlone => Encoding::Mutex,
+            BatchReply::Broken(error) => return Err(wire.fault(&error, None)),
+            BatchReply::Garbled => return Err(wire.garbled(None)),
+        };
+        let call = Request::new(&wire.keys, (&name, &op), guess, encoding);
+        Box::pin(apply(wire, (name, op), (guess, encoding), call)).await
+    })
 }
 
 async fn acquire_all(

@@ -19,13 +19,13 @@ use std::task::{Context, Poll, Waker};
 
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, Name, Op, Patience};
+use leasehold_spec::{Acquire, Op};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
-use super::call::Call;
+use super::call::{Call, Part};
 use super::fault::is_forgotten;
 use super::keys::Keys;
 use super::reply;
@@ -35,17 +35,14 @@ use crate::world::Pending;
 /// The number of names in one script. The server serves nobody else during a script.
 const NAMES: usize = RENEW_BATCH;
 
-/// A request about one name. Boxed, because it is moved often.
-pub(super) type NamedOp = Box<(Name, Op)>;
-
 /// The part of the reply to a batch that concerns one request.
 pub(super) enum BatchReply {
     /// The short reply of its script, at this time of the server.
     Short(u64),
-    /// Any other reply. The request comes back with it.
-    Full(String, NamedOp),
-    /// The server refused the batch or stopped its script. The request is to be sent alone.
-    SendAlone(NamedOp),
+    /// Any other reply.
+    Full(String),
+    /// The server refused the batch or stopped its script, or the link is closed. The request is to be sent alone.
+    SendAlone,
     /// The connection broke before the reply.
     Broken(RedisError),
     /// The reply to the batch makes no sense.
@@ -54,7 +51,14 @@ pub(super) enum BatchReply {
 
 type Reply = Result<Value, RedisError>;
 type ReplySender = oneshot::Sender<BatchReply>;
-type Batch = Vec<(NamedOp, ReplySender)>;
+
+/// Requests that leave in one script.
+#[derive(Default)]
+struct Batch {
+    /// The first acquire: all of them have its terms.
+    acquire: Option<Acquire>,
+    requests: Vec<(Part, ReplySender)>,
+}
 
 /// The batches of one link.
 #[derive(Default)]
@@ -87,27 +91,11 @@ struct Sent {
     batch: Batch,
 }
 
-/// Whether a request may join a batch: an acquire without an earlier place, or a release of a grant that used no other
-/// token than its own.
-pub(super) fn may_join(op: &Op) -> bool {
-    match op {
-        Op::Acquire(Acquire { patience: Patience::Queue(place), .. }) => place.ticket.is_none(),
-        Op::Acquire(_) => true,
-        Op::Release { token, used, .. } => used <= token,
-        _ => false,
-    }
-}
-
 /// Whether one script can serve both: the acquires of a batch share their session and all terms. Only their names,
 /// counters, nonces and times differ.
-fn share_terms(one: &Op, other: &Op) -> bool {
-    match (one, other) {
-        (Op::Acquire(one), Op::Acquire(other)) => {
-            (one.id.session, one.lease_ms, one.range, &one.label, &one.patience)
-                == (other.id.session, other.lease_ms, other.range, &other.label, &other.patience)
-        }
-        _ => true,
-    }
+fn share_terms(one: &Acquire, other: &Acquire) -> bool {
+    (one.id.session, one.lease_ms, one.range, &one.label, &one.patience)
+        == (other.id.session, other.lease_ms, other.range, &other.label, &other.patience)
 }
 
 impl Batches {
@@ -121,17 +109,17 @@ impl Batches {
     }
 
     /// Adds a request to the last batch, or begins one. Returns the receiver of its reply, and whether the driver must be
-    /// woken. If the link is closed, it returns the request.
+    /// woken. `None`: the link is closed.
     pub(super) fn join(
         &self,
         connection: &MultiplexedConnection,
         keys: &Keys,
-        request: NamedOp,
-    ) -> Result<(oneshot::Receiver<BatchReply>, bool), NamedOp> {
+        (part, op): (Part, &Op),
+    ) -> Option<(oneshot::Receiver<BatchReply>, bool)> {
         let (sender, receiver) = oneshot::channel();
         let mut state = self.lock();
         if state.is_closed {
-            return Err(request);
+            return None;
         }
         let is_first = state.unsent.is_none();
         let unsent = state.unsent.get_or_insert_with(|| Unsent {
@@ -139,9 +127,9 @@ impl Batches {
             keys: keys.clone(),
             batches: Vec::new(),
         });
-        unsent.add(request, sender);
+        unsent.add((part, op), sender);
         self.has_unsent.store(true, Ordering::Release);
-        Ok((receiver, is_first))
+        Some((receiver, is_first))
     }
 
     /// Sends what has joined.
@@ -154,11 +142,11 @@ impl Batches {
         let Some(Unsent { connection, keys, batches }) = state.unsent.take() else { return };
         for mut batch in batches {
             // As the client crate does: a request whose caller is gone is not sent.
-            batch.retain(|(_, sender)| !sender.is_closed() || is_on(Mutant::P53SendsGivenUp));
-            if batch.is_empty() {
+            batch.requests.retain(|(_, sender)| !sender.is_closed() || is_on(Mutant::P53SendsGivenUp));
+            if batch.requests.is_empty() {
                 continue;
             }
-            match Call::many(&keys, batch.iter().map(|(request, _)| (&request.0, &request.1))) {
+            match Call::many(&keys, batch.acquire.as_ref(), batch.requests.iter().map(|(part, _)| part)) {
                 Ok(call) => state.sent.push_back(Sent::new(&connection, call.into_command(), batch)),
                 Err(_) => invalid.push(batch),
             }
@@ -168,7 +156,7 @@ impl Batches {
         self.has_unsent.store(false, Ordering::Release);
         drop(state);
         // Sent alone, the invalid request gets its own error.
-        invalid.into_iter().for_each(|batch| deliver_all(batch, BatchReply::SendAlone));
+        invalid.into_iter().for_each(|batch| deliver_all(batch, || BatchReply::SendAlone));
     }
 
     /// Delivers the replies that have come, to so many requests. If there are more, the task is woken for its next turn.
@@ -189,7 +177,7 @@ impl Batches {
                 state.load();
             }
             drop(state);
-            delivered += sent.batch.len();
+            delivered += sent.batch.requests.len();
             if !sent.deliver() {
                 let rest = std::mem::take(&mut self.lock().sent);
                 disbelieve(rest);
@@ -216,18 +204,19 @@ impl Batches {
 }
 
 impl Unsent {
-    fn add(&mut self, request: NamedOp, sender: ReplySender) {
+    fn add(&mut self, (part, op): (Part, &Op), sender: ReplySender) {
+        let acquire = if let Op::Acquire(acquire) = op { Some(acquire) } else { None };
         let admits = |batch: &&mut Batch| {
-            let acquire = batch.iter().find(|(one, _)| matches!(one.1, Op::Acquire(_)));
-            batch.len() < NAMES && acquire.is_none_or(|(one, _)| share_terms(&one.1, &request.1))
+            let of_batch = batch.acquire.as_ref().zip(acquire);
+            batch.requests.len() < NAMES && of_batch.is_none_or(|(one, other)| share_terms(one, other))
         };
-        match self.batches.last_mut().filter(admits) {
-            Some(batch) => batch.push((request, sender)),
-            None => {
-                let mut batch = Vec::with_capacity(NAMES);
-                batch.push((request, sender));
-                self.batches.push(batch);
-            }
+        let is_new = self.batches.last_mut().filter(admits).is_none();
+        if is_new {
+            self.batches.push(Batch { acquire: None, requests: Vec::with_capacity(NAMES) });
+        }
+        if let Some(batch) = self.batches.last_mut() {
+            batch.acquire = batch.acquire.take().or_else(|| acquire.cloned());
+            batch.requests.push((part, sender));
         }
     }
 }
@@ -238,7 +227,7 @@ impl State {
         let Some(connection) = self.connection.as_ref() else { return };
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(Script::Many.source());
-        self.sent.push_back(Sent::new(connection, command, Batch::new()));
+        self.sent.push_back(Sent::new(connection, command, Batch::default()));
     }
 }
 
@@ -266,7 +255,7 @@ impl Sent {
     /// Delivers the reply, if it has come. Otherwise the receivers learn that the link is gone. Returns whether the reply
     /// makes sense.
     fn deliver(mut self) -> bool {
-        if self.batch.is_empty() || !self.has_reply() {
+        if self.batch.requests.is_empty() || !self.has_reply() {
             return true;
         }
         let (Some(reply), batch) = (self.reply, self.batch) else { return true };
@@ -276,22 +265,22 @@ impl Sent {
             Ok(_) => String::new(),
             // Sent alone, each request learns why.
             Err(error) if error.code().is_some() => {
-                deliver_all(batch, BatchReply::SendAlone);
+                deliver_all(batch, || BatchReply::SendAlone);
                 return true;
             }
             Err(error) => {
-                deliver_all(batch, |_| BatchReply::Broken(error.clone()));
+                deliver_all(batch, || BatchReply::Broken(error.clone()));
                 return true;
             }
         };
-        let Some((now_us, full)) = reply::of_many(&text, batch.len()) else {
-            deliver_all(batch, |_| BatchReply::Garbled);
+        let Some((now_us, full)) = reply::of_many(&text, batch.requests.len()) else {
+            deliver_all(batch, || BatchReply::Garbled);
             return false;
         };
         let mut full = full.into_iter().peekable();
-        for (number, (request, sender)) in (1..).zip(batch) {
+        for (number, (_, sender)) in (1..).zip(batch.requests) {
             let reply = match full.next_if(|(at, _)| *at == number) {
-                Some((_, text)) => BatchReply::Full(text.to_owned(), request),
+                Some((_, text)) => BatchReply::Full(text.to_owned()),
                 None => BatchReply::Short(now_us),
             };
             // If the caller has dropped its future, nobody needs the reply: the session sends a leave.
@@ -304,11 +293,11 @@ impl Sent {
 /// After a reply that makes no sense, no later one is believed: it may be the reply to another batch. The store may have
 /// carried these batches out.
 fn disbelieve(sent: impl IntoIterator<Item = Sent>) {
-    sent.into_iter().for_each(|sent| deliver_all(sent.batch, |_| BatchReply::Garbled));
+    sent.into_iter().for_each(|sent| deliver_all(sent.batch, || BatchReply::Garbled));
 }
 
-fn deliver_all(batch: Batch, reply: impl Fn(NamedOp) -> BatchReply) {
-    batch.into_iter().for_each(|(request, sender)| drop(sender.send(reply(request))));
+fn deliver_all(batch: Batch, reply: impl Fn() -> BatchReply) {
+    batch.requests.into_iter().for_each(|(_, sender)| drop(sender.send(reply())));
 }
 
 #[cfg(test)]

@@ -2,18 +2,18 @@
 
 use std::future::ready;
 
-use leasehold_spec::{GrantId, SessionId, Token};
+use leasehold_spec::{GrantId, Name, SessionId, Token};
 
 use super::*;
 
 /// A batch with this reply, and the receivers of its requests.
 fn sent(requests: usize, reply: Reply) -> (Sent, Vec<oneshot::Receiver<BatchReply>>) {
-    let (mut batch, mut receivers) = (Batch::new(), Vec::new());
+    let (mut batch, mut receivers) = (Batch::default(), Vec::new());
     for counter in 0..requests as u64 {
         let id = GrantId { session: SessionId(1), counter, nonce: 1 };
         let release = Op::Release { id, token: Token::NONE, used: Token::NONE };
         let (sender, receiver) = oneshot::channel();
-        batch.push((Box::new((Name::new("name").unwrap(), release)), sender));
+        batch.requests.push((Part::of(&Name::new("name").unwrap(), &release).unwrap(), sender));
         receivers.push(receiver);
     }
     (Sent { asking: Box::pin(ready(reply)), reply: None, batch }, receivers)
@@ -27,8 +27,8 @@ fn text(bytes: &[u8]) -> Reply {
 fn told(receivers: &mut [oneshot::Receiver<BatchReply>]) -> Vec<String> {
     let word = |reply| match reply {
         Ok(BatchReply::Short(now_us)) => format!("short {now_us}"),
-        Ok(BatchReply::Full(text, _)) => format!("full {text}"),
-        Ok(BatchReply::SendAlone(_)) => "alone".to_owned(),
+        Ok(BatchReply::Full(text)) => format!("full {text}"),
+        Ok(BatchReply::SendAlone) => "alone".to_owned(),
         Ok(BatchReply::Broken(_)) => "broken".to_owned(),
         Ok(BatchReply::Garbled) => "garbled".to_owned(),
         Err(_) => "nothing".to_owned(),

@@ -16,16 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Name, SessionId};
+use leasehold_spec::{Name, Op, SessionId};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, oneshot};
 
-use super::call::Call;
+use super::call::{Call, Part};
 use super::fault::{self, Asker, Trouble, is_forgotten};
-use super::gather::Gather;
+use super::gather::{Gather, UnderWay};
 use super::keys::Keys;
-use super::many::{BatchReply, Batches, NamedOp};
+use super::many::{BatchReply, Batches};
 use super::words::Reply;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Progress};
@@ -189,20 +189,19 @@ impl Wire {
         self.connection.send_packed_command(command).await?.extract_error()
     }
 
-    /// Sends a request together with others if at least three are in flight, and returns its part of the reply.
-    pub(super) async fn join(&self, request: NamedOp) -> Result<BatchReply, Fault> {
+    /// Sends a request together with others if at least three are in flight. Returns the receiver of its part of the
+    /// reply. `None`: it is to be sent alone.
+    pub(super) fn join(&self, name: &Name, op: &Op) -> Option<(oneshot::Receiver<BatchReply>, UnderWay<'_>)> {
         if !self.line.requests.is_crowded() {
-            return Ok(BatchReply::SendAlone(request));
+            return None;
         }
-        let _under_way = self.line.requests.begin();
-        let (reply, is_first) = match self.line.batches.join(&self.connection, &self.keys, request) {
-            Ok(joined) => joined,
-            Err(request) => return Ok(BatchReply::SendAlone(request)),
-        };
+        let part = Part::of(name, op)?;
+        let under_way = self.line.requests.begin();
+        let (reply, is_first) = self.line.batches.join(&self.connection, &self.keys, (part, op))?;
         if is_first {
             self.line.requests.wake();
         }
-        reply.await.map_err(|_| gone())
+        Some((reply, under_way))
     }
 
     /// Runs a script, about one name or about many.
@@ -293,7 +292,7 @@ impl Wire {
     }
 }
 
-fn gone() -> Fault {
+pub(super) fn gone() -> Fault {
     Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection to Redis was closed"))
 }
 

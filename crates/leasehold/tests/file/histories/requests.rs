@@ -18,7 +18,7 @@ impl Rig {
             lease_ms: 30_000,
             not_after_us: u64::MAX,
             patience,
-            label: String::new(),
+            label: "".into(),
             range: 1,
         })
     }

@@ -87,7 +87,7 @@ fn acquire(call: Call, acquire: &Acquire) -> Result<Call, Error> {
         .and(Fields::new().decimal(lease_ms, field!(LENGTH.ms)))
         .and(begins(acquire.take.kind, acquire.take.limit)?)
         .and(Fields::new().text(mode).decimal(units, field!(SHARE.units)))
-        .and(&acquire.label)
+        .and(acquire.label.as_bytes())
         .and(time(acquire.not_after_us));
     let replaced = replaced.as_ref().map_or(&[][..], AsRef::as_ref);
     Ok(call.and_said([place.as_ref(), bounds.as_ref(), replaced]))
