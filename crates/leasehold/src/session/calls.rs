@@ -133,8 +133,7 @@ async fn join(
     wait: Wait,
     (caller, verdict): Channel,
 ) -> Result<Verdict> {
-    let runtime = shared.world.runtime();
-    match shared.with(|turn| waiting::join(turn, (name, terms), (wait, caller), runtime)) {
+    match shared.with(|turn| waiting::join(turn, (name, terms), (wait, caller))) {
         Joined::Done(verdict) => Ok(verdict),
         // Boxed, like every future that asks the store: a thousand waiters touch a thousand futures in turn, and smaller
         // futures leave more of them in the cache.
@@ -163,9 +162,8 @@ async fn ask_alone(
     wait: Wait,
     (caller, verdict): Channel,
 ) -> Result<Verdict> {
-    let runtime = shared.world.runtime();
     let (counter, first, upkeep) =
-        shared.with(|turn| acquire::begin_for_caller(turn, (name, terms), (wait, caller), runtime))?;
+        shared.with(|turn| acquire::begin_for_caller(turn, (name, terms), (wait, caller)))?;
     let mut waiting = Waiting { shared, waiter: None, sends: Some((counter, Dropped::Attempt)), verdict };
     lane::keep_up(shared, upkeep, None);
     match first {
@@ -256,8 +254,7 @@ fn send(shared: &Shared, name: &Name, op: &Op, request: &InFlight, guess: Guess)
 /// and this waits for the reply. If the future is dropped, the session repeats the release.
 pub(crate) async fn release(shared: &Arc<Shared>, hold: &Arc<Hold>) -> Result<Released> {
     shared.check_usable()?;
-    let runtime = shared.world.runtime();
-    let (sending, upkeep) = match shared.with(|turn| guards::release(turn, hold, runtime)) {
+    let (sending, upkeep) = match shared.with(|turn| guards::release(turn, hold)) {
         ReleaseStep::HandedOn => return Ok(Released::Released),
         ReleaseStep::NotHeld => return Ok(Released::NotHeld),
         ReleaseStep::Send { sending, upkeep } => (sending, upkeep),

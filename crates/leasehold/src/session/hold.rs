@@ -1,6 +1,5 @@
 //! A held lease, as the guard, its signals and the session share it.
 
-use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -44,8 +43,8 @@ struct Fate {
     contention: Contention,
     /// Whether a guard took it and did not waive the minimum hold (P23). If nobody took it, it is released at once.
     keeps_min_hold: bool,
-    /// The tasks that wait for the end, by seat.
-    waiting: BTreeMap<u64, Waker>,
+    /// The tasks that wait for the end, in the order of their seats.
+    waiting: Vec<(u64, Waker)>,
     next_seat: u64,
 }
 
@@ -162,10 +161,11 @@ impl Hold {
         let is_first = fate.lost.is_none();
         let reason = *fate.lost.get_or_insert_with(|| reason(self.valid_until_us()));
         self.valid_until_us.store(0, Ordering::Release);
-        // Nearly always nobody waits, and every hand-over ends a hold.
-        let waiting = if fate.waiting.is_empty() { BTreeMap::new() } else { std::mem::take(&mut fate.waiting) };
+        let waiting = std::mem::take(&mut fate.waiting);
         drop(fate);
-        let waiting = if waiting.is_empty() { Vec::new() } else { waiting.into_values().collect() };
+        // Nearly always nobody waits, and every hand-over ends a hold.
+        let wakers = |waiting: Vec<(u64, Waker)>| waiting.into_iter().map(|(_, waker)| waker).collect();
+        let waiting = if waiting.is_empty() { Vec::new() } else { wakers(waiting) };
         Ended { reason, is_first, waiting }
     }
 
@@ -187,7 +187,13 @@ impl Hold {
             fate.next_seat += 1;
             fate.next_seat
         });
-        let before = fate.waiting.insert(number, waker);
+        let before = match fate.waiting.binary_search_by_key(&number, |(seat, _)| *seat) {
+            Ok(at) => Some(std::mem::replace(&mut fate.waiting[at].1, waker)),
+            Err(at) => {
+                fate.waiting.insert(at, (number, waker));
+                None
+            }
+        };
         // Dropping a waker may drop its task: never under the lock.
         drop(fate);
         drop(before);
@@ -198,8 +204,12 @@ impl Hold {
     /// ever waited for its loss.
     pub(crate) fn leave(&self, seat: &Seat) {
         if let Some(number) = seat.0 {
-            let waker = self.fate().waiting.remove(&number);
-            drop(waker);
+            let mut fate = self.fate();
+            let at = fate.waiting.binary_search_by_key(&number, |(seat, _)| *seat);
+            let left = at.map(|at| fate.waiting.remove(at));
+            // As above.
+            drop(fate);
+            drop(left);
         }
     }
 

@@ -26,10 +26,9 @@ pub(crate) async fn acquire_all(
     members: &[(&Name, &Arc<Terms>)],
 ) -> Result<Option<Vec<Arc<Hold>>>> {
     shared.check_surely_usable()?;
-    let runtime = shared.world.runtime();
     let (callers, verdicts): (Vec<_>, Vec<_>) = members.iter().map(|_| oneshot::channel()).unzip();
     let begun = members.iter().copied().zip(callers).collect();
-    let (requests, upkeep) = shared.with(|turn| begin_all(turn, begun, runtime))?;
+    let (requests, upkeep) = shared.with(|turn| begin_all(turn, begun))?;
     lane::keep_up(shared, upkeep, None);
     let Some(link) = requests.first().map(|first| Arc::clone(&first.request.link)) else { return Ok(None) };
     let mut waiting: Vec<Waiting<'_>> = requests

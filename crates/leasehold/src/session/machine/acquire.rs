@@ -35,7 +35,6 @@ use crate::observe::Event;
 use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Guess, Link};
-use crate::world::RuntimeId;
 
 /// An acquire that its caller sends. It is boxed, to keep the futures that hold it small.
 pub(crate) struct Outgoing {
@@ -51,10 +50,9 @@ pub(crate) fn begin_for_caller(
     turn: &mut Turn<'_>,
     of: (&Name, &Arc<Terms>),
     (wait, caller): (Wait, oneshot::Sender<Verdict>),
-    runtime: Option<RuntimeId>,
 ) -> Result<(u64, Option<Box<Outgoing>>, Upkeep)> {
     close::check_open(turn)?;
-    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
+    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, turn.now.runtime(), turn.now.us());
     let link = match wait {
         Wait::No => route.lane.clone().or_else(|| turn.server.links.home().cloned()),
         _ => turn.server.links.way_in(route.lane.clone()),

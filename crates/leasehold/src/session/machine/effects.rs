@@ -65,6 +65,21 @@ enum Effect {
     Signal(oneshot::Sender<()>),
 }
 
+impl Effect {
+    fn happen(self, untaken: &mut impl FnMut(&Hold)) {
+        match self {
+            Self::Verdict(Notice { caller, result, .. }) => {
+                if let Err(Verdict::Granted(hold)) = caller.send(result) {
+                    untaken(&hold);
+                }
+            }
+            Self::Released(Notice { caller, result, .. }) => drop(caller.send(result)),
+            Self::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
+            Self::Signal(waiting) => drop(waiting),
+        }
+    }
+}
+
 impl Effects {
     /// Adds the result of an acquire, for its caller. If nobody takes a grant, [`Effects::flush`] returns it to the
     /// session.
@@ -159,23 +174,21 @@ impl Effects {
     /// Closes the connections. This comes before the thread is woken: a request that the thread repeats on another
     /// connection must not meet a later round of a closed one.
     pub(crate) fn close_links(&mut self) {
-        mem::take(&mut self.links).into_iter().for_each(|link| link.close());
+        if !self.links.is_empty() {
+            mem::take(&mut self.links).into_iter().for_each(|link| link.close());
+        }
     }
 
     /// Notifies everybody. Never called under a lock. `untaken` gets each grant whose caller has just gone.
     pub(crate) fn flush(self, mut untaken: impl FnMut(&Hold)) {
-        self.events.emit();
-        for effect in self.first.into_iter().chain(self.more) {
-            match effect {
-                Effect::Verdict(Notice { caller, result, .. }) => {
-                    if let Err(Verdict::Granted(hold)) = caller.send(result) {
-                        untaken(&hold);
-                    }
-                }
-                Effect::Released(Notice { caller, result, .. }) => drop(caller.send(result)),
-                Effect::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
-                Effect::Signal(waiting) => drop(waiting),
-            }
+        let Self { first, more, events, .. } = self;
+        events.emit();
+        if let Some(first) = first {
+            first.happen(&mut untaken);
+        }
+        // Nearly always empty, and even an empty loop costs something at each hand-over.
+        if !more.is_empty() {
+            more.into_iter().for_each(|effect| effect.happen(&mut untaken));
         }
     }
 }

@@ -21,7 +21,6 @@ use crate::error::Result;
 use crate::lost::{LostReason, Released};
 use crate::session::hold::Hold;
 use crate::store::{Guess, Link};
-use crate::world::RuntimeId;
 
 /// The next step after a guard has released its lease.
 pub(crate) enum ReleaseStep {
@@ -61,11 +60,11 @@ pub(crate) fn lose(turn: &mut Turn<'_>, hold: &Hold, (how, highest): (LostHow, T
 }
 
 /// A guard releases its lease, to the next caller here or to the store.
-pub(crate) fn release(turn: &mut Turn<'_>, hold: &Hold, runtime: Option<RuntimeId>) -> ReleaseStep {
+pub(crate) fn release(turn: &mut Turn<'_>, hold: &Hold) -> ReleaseStep {
     if pass(turn, hold) {
         return ReleaseStep::HandedOn;
     }
-    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
+    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, turn.now.runtime(), turn.now.us());
     match begin_release(turn, hold, &route) {
         Some(sending) => ReleaseStep::Send { sending: Box::new(sending), upkeep },
         None => ReleaseStep::NotHeld,

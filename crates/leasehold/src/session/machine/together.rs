@@ -20,7 +20,6 @@ use super::turn::Turn;
 use crate::error::Result;
 use crate::session::terms::{Terms, Wait};
 use crate::store::Fault;
-use crate::world::RuntimeId;
 
 /// A mutex, and the caller that wants it.
 type Wanted<'a> = ((&'a Name, &'a Arc<Terms>), oneshot::Sender<Verdict>);
@@ -28,11 +27,7 @@ type Wanted<'a> = ((&'a Name, &'a Arc<Terms>), oneshot::Sender<Verdict>);
 /// Begins an attempt for each of these mutexes. Returns what their caller sends together: nothing if it has to take them
 /// one after the other. That is so if the store has no such request, if somebody is known to wait for one of them, or if
 /// this client has to do with one of them: a request for several passes over callers that wait here.
-pub(crate) fn begin_all(
-    turn: &mut Turn<'_>,
-    members: Vec<Wanted<'_>>,
-    runtime: Option<RuntimeId>,
-) -> Result<(Vec<Outgoing>, Upkeep)> {
+pub(crate) fn begin_all(turn: &mut Turn<'_>, members: Vec<Wanted<'_>>) -> Result<(Vec<Outgoing>, Upkeep)> {
     close::check_open(turn)?;
     let is_busy = |name: &Name| {
         let attempts = turn.ledger.names.get(name).map_or(0, |state| state.attempts);
@@ -41,7 +36,7 @@ pub(crate) fn begin_all(
     if !turn.server.links.profile().takes_together || members.iter().any(|((name, _), _)| is_busy(name)) {
         return Ok((Vec::new(), Upkeep::Fine));
     }
-    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
+    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, turn.now.runtime(), turn.now.us());
     let Some(link) = route.lane.clone().or_else(|| turn.server.links.home().cloned()) else {
         return Ok((Vec::new(), upkeep));
     };

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 
 use super::ledger::Ledger;
 use super::server::Server;
-use crate::world::World;
+use crate::world::{RuntimeId, World};
 
 /// The parts of the machine, and the moment of the event.
 pub(crate) struct Turn<'m> {
@@ -28,6 +28,12 @@ impl<'m> Moment<'m> {
     /// Returns the moment in microseconds: the same for the whole event.
     pub(crate) fn us(&self) -> u64 {
         *self.us.get_or_init(|| self.world.now_us())
+    }
+
+    /// Returns the runtime of the caller that makes the change. Only a change that sends something needs it, and tokio takes
+    /// as long to tell it as a hand-over inside the process takes.
+    pub(crate) fn runtime(&self) -> Option<RuntimeId> {
+        self.world.runtime()
     }
 }
 

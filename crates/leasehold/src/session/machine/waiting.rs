@@ -30,7 +30,6 @@ use crate::error::Error;
 use crate::observe::Event;
 use crate::session::local::queue::{Waiter, WaiterId};
 use crate::session::terms::{Terms, Wait};
-use crate::world::RuntimeId;
 
 /// The result of joining a local queue.
 pub(crate) enum Joined {
@@ -58,7 +57,6 @@ pub(crate) fn join(
     turn: &mut Turn<'_>,
     (name, terms): (&Name, &Arc<Terms>),
     (wait, caller): (Wait, oneshot::Sender<Verdict>),
-    runtime: Option<RuntimeId>,
 ) -> Joined {
     if turn.ledger.stage != Stage::Open {
         return Joined::Done(Verdict::Failed(Error::closed()));
@@ -97,7 +95,7 @@ pub(crate) fn join(
     }
     let (mut first, mut upkeep) = (None, Upkeep::Fine);
     if counter == 0 {
-        let (route, care) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us());
+        let (route, care) = turn.server.links.route(&mut turn.ledger.effects, turn.now.runtime(), turn.now.us());
         let link = turn.server.links.way_in(route.lane.clone());
         (first, upkeep) = (begin_for_queue(turn, queue, (link, &route)), care);
     } else {
