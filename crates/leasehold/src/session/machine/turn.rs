@@ -30,7 +30,7 @@ impl<'m> Moment<'m> {
         *self.us.get_or_init(|| self.world.now_us())
     }
 
-    /// Returns the runtime of the caller that makes the change. Only a change that sends something needs it, and tokio takes
+    /// Returns the runtime of the caller that makes the change. Only a change that sends something needs it: tokio takes
     /// as long to tell it as a hand-over inside the process takes.
     pub(crate) fn runtime(&self) -> Option<RuntimeId> {
         self.world.runtime()
