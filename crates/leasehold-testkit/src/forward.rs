@@ -63,6 +63,14 @@ impl<T: ForwardLink> Link for Forward<T> {
         self.0.attach(session, inbox)
     }
 
+    fn detach(&self, session: SessionId) -> Pending<Result<(), Fault>> {
+        self.0.link().detach(session)
+    }
+
+    fn check_read(&self) -> Progress {
+        self.0.link().check_read()
+    }
+
     fn run_id(&self) -> &str {
         self.0.link().run_id()
     }

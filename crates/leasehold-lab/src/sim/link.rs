@@ -51,7 +51,9 @@ impl Store for SimStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { names_successors: true, takes_together: true, kinds: &Kind::ALL, ..StoreProfile::default() }
+        let kinds = &Kind::ALL;
+        let profile = StoreProfile { kinds, names_successors: true, takes_together: true, ..StoreProfile::default() };
+        StoreProfile { moves_inbox: true, ..profile }
     }
 
     fn silence(&self) -> Option<Error> {
@@ -233,6 +235,15 @@ impl Link for SimLink {
             *lock(&ours) = Some(inbox);
             said.await.map(drop)
         })
+    }
+
+    fn detach(&self, session: SessionId) -> Pending<Result<(), Fault>> {
+        let said = self.exchange(Ask::Detach(session));
+        Box::pin(async move { said.await.map(drop) })
+    }
+
+    fn check_read(&self) -> Progress {
+        self.wire.check_polled()
     }
 
     fn run_id(&self) -> &str {

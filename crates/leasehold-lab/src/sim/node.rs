@@ -24,6 +24,7 @@ pub(super) enum Ask {
     All(Vec<(Name, Acquire)>),
     Time,
     Attach(SessionId),
+    Detach(SessionId),
     Names,
     /// The client has closed the connection and sends no more requests.
     End,
@@ -153,6 +154,13 @@ impl Node {
             Ask::Time => Reply::Time(self.clock.at_us(now_us)),
             Ask::Attach(session) => {
                 self.inboxes.entry(*session).or_default().insert(conn);
+                Reply::Attached
+            }
+            Ask::Detach(session) => {
+                if let Some(conns) = self.inboxes.get_mut(session) {
+                    conns.remove(&conn);
+                }
+                self.inboxes.retain(|_, conns| !conns.is_empty());
                 Reply::Attached
             }
             Ask::Names => Reply::Names(self.records.keys().cloned().collect()),

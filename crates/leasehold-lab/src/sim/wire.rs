@@ -103,15 +103,16 @@ impl<W: Way> Wire<W> {
 
     /// See [`Link::check_driven`](leasehold::seam::Link::check_driven).
     pub(super) fn check_driven(&self) -> Progress {
-        let mut ends = lock(&self.ends);
-        if ends.waiting.values().all(oneshot::Sender::is_closed) {
-            return Progress::Moving;
-        }
+        let is_idle = lock(&self.ends).waiting.values().all(oneshot::Sender::is_closed);
+        if is_idle { Progress::Moving } else { self.check_polled() }
+    }
+
+    /// See [`Link::check_read`](leasehold::seam::Link::check_read).
+    pub(super) fn check_polled(&self) -> Progress {
         if self.is_suspect.swap(true, Ordering::Relaxed) {
             return Progress::Stalled;
         }
-        let driver = ends.driver.take();
-        drop(ends);
+        let driver = lock(&self.ends).driver.take();
         driver.into_iter().for_each(Waker::wake);
         Progress::Waiting
     }

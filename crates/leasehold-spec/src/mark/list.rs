@@ -250,6 +250,10 @@ marks! {
     LaneMoved,
     /// P17: the runtime of the callers' lane was blocked, and the lane was given up.
     LaneStalled,
+    /// P17: the lane has the inbox, because messages came in quick succession.
+    InboxAtLane,
+    /// P17: the session's connection has the inbox again.
+    InboxBack,
     /// P11: a doubted link did not answer a ping, and was replaced.
     LinkReplaced,
     /// A link broke, or its server may not be used as a store.

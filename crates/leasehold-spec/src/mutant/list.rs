@@ -116,6 +116,12 @@ pub enum Mutant {
     P17LaneStandsStill,
     /// P17: a release waits for the reply to its own request, although the thread has received another reply.
     P17AwaitsOwnRequest,
+    /// P17: a lane that nobody reads keeps the inbox.
+    P17BelievesLane,
+    /// P17: the inbox is detached from a connection before the other one is proved.
+    P17DetachesFirst,
+    /// P17: nothing is asked again after the inbox has come back from the lane.
+    P17AsksNobody,
     /// P18: a caller that begins to wait for a loss does not check once more under the lock.
     P18LostSignal,
     /// P19: a lease that ends by time burns nothing of its range.

@@ -179,6 +179,7 @@ impl Front {
             ("INFO", ["server"]) => self.info(),
             ("TIME", []) => array(&[bulk(&(now_us / 1_000_000).to_string()), bulk(&(now_us % 1_000_000).to_string())]),
             ("SUBSCRIBE", [channel]) => self.subscribe(client, channel),
+            ("UNSUBSCRIBE", [channel]) => self.unsubscribe(client, channel),
             ("PUBLISH", [channel, text]) => {
                 let receivers = self.publish(channel, text, What::Published, sent);
                 int(receivers)
@@ -238,6 +239,13 @@ impl Front {
         let seat = self.clients.entry(client).or_default();
         seat.channels.insert(channel.to_owned());
         let items = [bulk("subscribe"), bulk(channel), int(seat.channels.len() as u64)];
+        if seat.protocol == Protocol::Three { push(&items) } else { array(&items) }
+    }
+
+    fn unsubscribe(&mut self, client: Client, channel: &str) -> Vec<u8> {
+        let seat = self.clients.entry(client).or_default();
+        seat.channels.remove(channel);
+        let items = [bulk("unsubscribe"), bulk(channel), int(seat.channels.len() as u64)];
         if seat.protocol == Protocol::Three { push(&items) } else { array(&items) }
     }
 

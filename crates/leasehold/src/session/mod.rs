@@ -5,7 +5,8 @@
 //!
 //! - Callers send their own acquire and release on a connection that their runtime drives: the short way (P17).
 //! - A thread of the session sends everything that must happen without callers (renewals, re-checks, returns, deadlines,
-//!   reconnects), on a connection of its own that also carries the inbox.
+//!   reconnects), on a connection of its own that also carries the inbox. While grants come in quick succession, the inbox
+//!   is with the callers ([`listen`](machine::listen)).
 //! - Each attempt lives in the [machine](machine::Machine) from before its first request until its last confirmation,
 //!   whatever becomes of its caller.
 //!

@@ -65,6 +65,8 @@ pub struct StoreProfile {
     /// Whether the tokens that a grant reserved and did not use stay taken after its release. The next token is above all
     /// of them, so a session reserves few tokens while there is no contention.
     pub burns_unused_tokens: bool,
+    /// Whether the inbox of a session can move from one link to another: [`Link::detach`], [`Link::check_read`].
+    pub moves_inbox: bool,
 }
 
 impl Default for StoreProfile {
@@ -78,6 +80,7 @@ impl Default for StoreProfile {
             names_successors: false,
             partial_grants: false,
             burns_unused_tokens: false,
+            moves_inbox: false,
         }
     }
 }
@@ -178,6 +181,19 @@ pub trait Link: Send + Sync + 'static {
 
     /// Attaches the inbox of a session, and proves it: the future ends when a probe has arrived.
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
+
+    /// Detaches the inbox of a session. Until the store has done so, the link passes messages on. An inbox may be attached
+    /// to two links at a time, and gets each message from both.
+    ///
+    /// Only stores with [`StoreProfile::moves_inbox`] carry it out.
+    fn detach(&self, _session: SessionId) -> Pending<Result<(), Fault>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Like [`Link::check_driven`], but also if no request is in flight: whether messages are read.
+    fn check_read(&self) -> Progress {
+        self.check_driven()
+    }
 
     /// Returns the run ID of the store, which changes with every restart and failover. The session never compares times of
     /// two runs.

@@ -16,6 +16,8 @@ use crate::store::{AHEAD_US, Opener, Request, Scripted};
 
 pub(crate) const MS: u64 = 1000;
 
+type Requests = (Arc<Scripted>, mpsc::UnboundedReceiver<Request>);
+
 /// A client of the scripted store, and the requests that it sends.
 pub(crate) struct Harness {
     pub(crate) store: Arc<Scripted>,
@@ -38,7 +40,10 @@ impl Harness {
     }
 
     async fn build(world: Arc<dyn World>, ping_ms: u64) -> Self {
-        let (store, requests) = Self::store(ping_ms);
+        Self::connect(world, Self::store(ping_ms)).await
+    }
+
+    pub(crate) async fn connect(world: Arc<dyn World>, (store, requests): Requests) -> Self {
         let shop = Arc::new(Opener(Arc::clone(&store)));
         let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();
         assert_eq!(store.links().len(), 2, "a link for the session, and a lane for its callers");
@@ -47,7 +52,7 @@ impl Harness {
     }
 
     /// Returns a store that no client is connected to.
-    pub(crate) fn store(ping_ms: u64) -> (Arc<Scripted>, mpsc::UnboundedReceiver<Request>) {
+    pub(crate) fn store(ping_ms: u64) -> Requests {
         let (send, requests) = mpsc::unbounded_channel();
         let store = Arc::new(Scripted {
             requests: send,
@@ -61,6 +66,8 @@ impl Harness {
             run: Mutex::new("first".into()),
             ahead_us: AtomicU64::new(AHEAD_US),
             may_attach: AtomicBool::new(true),
+            moves_inbox: AtomicBool::new(false),
+            attaches: AtomicUsize::new(0),
             is_away: AtomicBool::new(false),
             opened: AtomicUsize::new(0),
             ping_ms: AtomicU64::new(ping_ms),

@@ -10,6 +10,7 @@ mod cool_downs;
 mod elections;
 mod hand_over;
 mod harness;
+mod inbox;
 mod latches;
 mod late;
 mod links;

@@ -54,6 +54,10 @@ pub(crate) struct Scripted {
     pub(crate) run: Mutex<String>,
     pub(crate) ahead_us: AtomicU64,
     pub(crate) may_attach: AtomicBool,
+    /// How often an inbox was to be attached.
+    pub(crate) attaches: AtomicUsize,
+    /// Whether inboxes can move between connections.
+    pub(crate) moves_inbox: AtomicBool,
     pub(crate) is_away: AtomicBool,
     pub(crate) opened: AtomicUsize,
     /// How long a ping takes, and how many pings there were.
@@ -105,7 +109,8 @@ impl Store for Opener {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { takes_together: true, names_successors: true, kinds: &Kind::ALL, ..StoreProfile::default() }
+        let (kinds, moves_inbox) = (&Kind::ALL, self.0.moves_inbox.load(Ordering::SeqCst));
+        StoreProfile { takes_together: true, names_successors: true, kinds, moves_inbox, ..StoreProfile::default() }
     }
 
     fn silence(&self) -> Option<Error> {
@@ -189,6 +194,7 @@ impl Link for Handle {
 
     fn attach(&self, _: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let link = Arc::clone(&self.0);
+        link.store.attaches.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
             while !link.store.may_attach.load(Ordering::SeqCst) {
                 tokio::task::yield_now().await;
@@ -196,6 +202,18 @@ impl Link for Handle {
             *link.inbox.lock().unwrap() = Some(inbox);
             Ok(())
         })
+    }
+
+    fn detach(&self, _: SessionId) -> Pending<Result<(), Fault>> {
+        let link = Arc::clone(&self.0);
+        Box::pin(async move {
+            link.inbox.lock().unwrap().take();
+            Ok(())
+        })
+    }
+
+    fn check_read(&self) -> Progress {
+        if self.0.is_stalled.load(Ordering::SeqCst) { Progress::Stalled } else { Progress::Waiting }
     }
 
     fn run_id(&self) -> &str {

@@ -42,6 +42,8 @@ pub(crate) struct Waiter<V> {
     pub(crate) until_us: u64,
     pub(crate) sticky_us: u64,
     pub(crate) caller: oneshot::Sender<V>,
+    /// Keeps the inbox with the thread, if this caller does not read the lane.
+    pub(crate) _keeps_inbox: Option<Arc<()>>,
 }
 
 /// The number of a waiter, and its queue.

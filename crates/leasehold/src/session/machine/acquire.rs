@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::lost::LostReason;
 use crate::observe::Event;
 use crate::session::bounds::RETRY_US;
-use crate::session::terms::{Terms, Wait};
+use crate::session::terms::{Renewal, Terms, Wait};
 use crate::store::{Fault, Guess, Link};
 
 /// An acquire that its caller sends. It is boxed, to keep the futures that hold it small.
@@ -87,7 +87,10 @@ pub(crate) fn begin(
     if let Some(queue) = queue {
         turn.ledger.attach(counter, queue);
     }
-    turn.ledger.insert(Attempt { range, ..attempt }, turn.server.links.reach());
+    let is_apart = queue.is_none() && !turn.server.links.lane.is_driven_by(route.runtime);
+    let may_move = !is_apart && terms.renewal == Renewal::Always && !terms.is_arrival();
+    let keeps_inbox = (!may_move).then(|| turn.server.links.keep_inbox(&mut turn.ledger.agenda)).flatten();
+    turn.ledger.insert(Attempt { range, _keeps_inbox: keeps_inbox, ..attempt }, turn.server.links.reach());
     upgrade::begin(turn, counter, terms);
     let outgoing = link.and_then(|link| {
         let (op, request) = request(turn, counter, &link)?;
@@ -219,7 +222,7 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), re
         Err(fault) if is_latest => retry(turn, counter, fault),
         Err(_) => {}
     }
-    turn.arm(counter);
+    turn.arm_after_reply(counter, request);
 }
 
 /// An acquire of a closed attempt was carried out all the same: a script that the server had forgotten is sent a second

@@ -61,6 +61,8 @@ pub(crate) struct Attempt {
     pub(crate) in_flight: Option<InFlight>,
     /// How many damaged replies came in a row, and the last of them.
     pub(crate) damaged: Option<(u32, Error)>,
+    /// Keeps the inbox with the thread: its caller does not read the lane, or a re-check does not make up for a message.
+    pub(crate) _keeps_inbox: Option<Arc<()>>,
     /// The attempt that upgrades this one; 0: none.
     pub(crate) upgrade: u64,
     /// The earliest alarm that is set.
@@ -173,6 +175,7 @@ impl Attempt {
             early: Early::default(),
             in_flight: None,
             damaged: None,
+            _keeps_inbox: None,
             upgrade: 0,
             alarm_us: u64::MAX,
         }
@@ -190,12 +193,13 @@ impl Attempt {
         // While a request is in flight, the next one waits for its reply or its timeout.
         let next = |next_us: u64| match reach {
             _ if self.in_flight.is_some() => answer_us,
-            Reach::Online => next_us,
+            Reach::Online | Reach::Deaf => next_us,
             Reach::Offline => u64::MAX,
         };
         let phase_us = match &self.phase {
             // A caller that does not wait gets the error that there is no connection.
             Phase::Asking { next_us, .. } if self.wait == Wait::No && self.in_flight.is_none() => *next_us,
+            Phase::Asking { .. } | Phase::Queued { .. } if reach == Reach::Deaf => answer_us,
             Phase::Asking { next_us, .. } | Phase::Queued { next_us } => next(*next_us),
             Phase::Claiming { until_us, next_us, .. } => next(*next_us).min(*until_us),
             Phase::Held(holding) => next(holding.renew_us).min(holding.due_us(reach)),

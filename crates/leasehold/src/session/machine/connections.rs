@@ -14,6 +14,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use super::attempt::Attempt;
 use super::effects::Effects;
 use super::holding::Reach;
+use super::inbox::{Inbox, Place};
 use super::lane::{Lane, Lanes, Upkeep};
 use super::order::{InFlight, same};
 use crate::error::{Error, ErrorKind};
@@ -35,9 +36,10 @@ pub(crate) struct Connections {
     run_id: String,
     /// Whether the current run differs from the one before, so that releases are to be repeated.
     is_new_run: bool,
-    /// The session's own connection, on which the inbox is proved.
+    /// The session's own connection. The inbox is proved on it first.
     home: Option<Arc<dyn Link>>,
     pub(crate) lane: Lane,
+    pub(crate) inbox: Inbox,
     /// Connections that left a request unanswered.
     doubted: Vec<Arc<dyn Link>>,
     /// Connections with a ping in flight, and how many other replies have come meanwhile.
@@ -65,6 +67,7 @@ impl Connections {
             is_new_run: false,
             home: None,
             lane: Lane::new(lanes),
+            inbox: Inbox::new(),
             doubted: Vec::new(),
             proving: Vec::new(),
             ends: VecDeque::new(),
@@ -95,7 +98,35 @@ impl Connections {
     }
 
     pub(crate) fn is_of_this_run(&self, link: &dyn Link) -> bool {
-        link.run_id() == self.run_id
+        self.is_this_run(link.run_id())
+    }
+
+    pub(crate) fn is_this_run(&self, run_id: &str) -> bool {
+        self.run_id == run_id
+    }
+
+    /// Returns the lane, if it may have the inbox.
+    pub(crate) fn lane_of_this_run(&self) -> Option<Arc<dyn Link>> {
+        self.lane.open().filter(|lane| !lane.is_closed() && self.is_of_this_run(&***lane)).cloned()
+    }
+
+    /// Notes that a message has brought a grant. Returns whether the inbox should move to the lane.
+    pub(crate) fn note_pushed(&mut self, now_us: u64) -> bool {
+        if matches!(self.inbox.place(), Place::Lane(_)) {
+            self.lane.note_use(now_us);
+        }
+        self.inbox.note_grant(now_us) && self.profile.moves_inbox && self.lane.is_open()
+    }
+
+    /// Keeps the inbox with the thread until the result is dropped.
+    pub(crate) fn keep_inbox(&self, agenda: &mut Agenda) -> Option<Arc<()>> {
+        if !self.profile.moves_inbox {
+            return None;
+        }
+        if !matches!(self.inbox.place(), Place::Home) {
+            agenda.wake();
+        }
+        Some(self.inbox.keep())
     }
 
     pub(crate) fn set_home(&mut self, link: Option<Arc<dyn Link>>) {
@@ -112,12 +143,16 @@ impl Connections {
     }
 
     pub(crate) fn reach(&self) -> Reach {
-        if self.home().is_some() { Reach::Online } else { Reach::Offline }
+        match self.home() {
+            None => Reach::Offline,
+            Some(_) if self.inbox.is_detached() => Reach::Deaf,
+            Some(_) => Reach::Online,
+        }
     }
 
     /// Returns the connection on which a caller may send an acquire that can queue: none before the inbox is proved (P11).
     pub(crate) fn way_in(&self, link: Option<Arc<dyn Link>>) -> Option<Arc<dyn Link>> {
-        let is_proved = self.home().is_some() || is_on(Mutant::P11NoProof);
+        let is_proved = self.reach() == Reach::Online || is_on(Mutant::P11NoProof);
         link.or_else(|| self.home().cloned()).filter(|_| is_proved)
     }
 

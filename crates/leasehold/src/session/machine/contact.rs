@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Name};
 
@@ -10,15 +11,17 @@ use super::connections::for_now;
 use super::lane::Upkeep;
 use super::ledger::Stage;
 use super::turn::Turn;
-use super::{close, condition, grant, lower, release, replies};
+use super::{close, condition, grant, listen, lower, release, replies};
 use crate::clock::Sample;
 use crate::error::{Error, Result};
 use crate::store::{Link, Message, Progress};
 use crate::world::RuntimeId;
 
-/// Accepts a message of the inbox.
-pub(crate) fn accept_message(turn: &mut Turn<'_>, message: Message) {
+/// Accepts a message that came from this run of the store. A lane may lead to an old primary that lives on, cut off.
+pub(crate) fn accept_message(turn: &mut Turn<'_>, run_id: &str, message: Message) {
     match message {
+        Message::Detached => turn.ledger.agenda.wake(),
+        _ if !turn.server.links.is_this_run(run_id) => hit(Mark::AnswerOfAnotherRun),
         Message::Delivery(name, delivery) => grant::accept_message(turn, &name, &delivery),
         Message::Shortened { id, token, until_us, since_us } => {
             grant::shorten(turn, id, Shortened { token, until_us, since_us });
@@ -27,16 +30,7 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, message: Message) {
         Message::Ending { name, at_us } => {
             turn.ledger.recheck_in(&name, turn.now.us(), at_us.saturating_sub(turn.now.us()));
         }
-        Message::LookAtAll => wake_all(turn),
-        Message::Detached => turn.ledger.agenda.wake(),
-    }
-}
-
-/// Makes every attempt re-check, renew or repeat its request at once.
-fn wake_all(turn: &mut Turn<'_>) {
-    for counter in turn.ledger.counters() {
-        turn.ledger.set_next(counter, turn.now.us());
-        turn.arm(counter);
+        Message::LookAtAll => turn.wake_all(),
     }
 }
 
@@ -53,8 +47,9 @@ pub(crate) fn attached(turn: &mut Turn<'_>, link: Arc<dyn Link>) {
         condition::meet_new_run(turn);
     }
     turn.server.links.set_home(Some(link));
+    listen::reconnected(turn);
     if !is_on(Mutant::P15NoResync) {
-        wake_all(turn);
+        turn.wake_all();
     }
 }
 
@@ -124,6 +119,9 @@ pub(crate) fn lane_opened(turn: &mut Turn<'_>, runtime: RuntimeId, opened: Resul
 
 /// Gives the lane up if its runtime does not drive it. Returns the progress of the lane.
 pub(crate) fn check_lane(turn: &mut Turn<'_>) -> Progress {
+    if let Some(progress) = listen::check(turn) {
+        return progress;
+    }
     let progress = turn.server.links.lane.progress();
     if progress == Progress::Stalled && !is_on(Mutant::P17LaneStandsStill) {
         replies::give_lane_up(turn);

@@ -122,6 +122,9 @@ fn end_of_another(turn: &mut Turn<'_>, name: &Name, message: &Delivery) {
 /// Accepts a grant that a message brings. If the client can tell how much of it is left, it enters without a round trip;
 /// otherwise it claims first (P12).
 fn accept_granted_push(turn: &mut Turn<'_>, counter: u64, message: &Delivery) {
+    if turn.server.links.note_pushed(turn.now.us()) {
+        turn.ledger.agenda.wake();
+    }
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let (token, range) = (message.token, message.range);
     let made_us = match is_on(Mutant::P12PushFromReceipt) {

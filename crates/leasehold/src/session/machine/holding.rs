@@ -47,6 +47,8 @@ pub(crate) struct Lowered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     Online,
+    /// It is up, and the inbox is about to be attached to it: nothing that may queue is sent (P11).
+    Deaf,
     Offline,
 }
 
@@ -81,8 +83,8 @@ impl Holding {
     /// Returns when something is due, whatever is in flight.
     pub(crate) fn due_us(&self, reach: Reach) -> u64 {
         let kept_until_us = self.kept_until_us.unwrap_or(u64::MAX);
-        let reserve_us = if reach == Reach::Online && self.budget.wants_range() { 0 } else { u64::MAX };
-        let lower_us = self.lowered.filter(|_| reach == Reach::Online).map_or(u64::MAX, |lowered| lowered.next_us);
+        let reserve_us = if reach != Reach::Offline && self.budget.wants_range() { 0 } else { u64::MAX };
+        let lower_us = self.lowered.filter(|_| reach != Reach::Offline).map_or(u64::MAX, |lowered| lowered.next_us);
         self.hold.valid_until_us().min(kept_until_us).min(reserve_us).min(lower_us)
     }
 }

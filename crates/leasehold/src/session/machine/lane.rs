@@ -1,8 +1,8 @@
 //! The callers' connection, the *lane*.
 //!
-//! The session has a connection of its own, which its thread drives and which carries the inbox. Callers have the *lane*,
-//! the short way for acquire and release. The runtime that opened the lane drives it, and that runtime may block or end at
-//! any moment. So no call depends on the lane:
+//! The session has a connection of its own, which its thread drives. Callers have the *lane*, the short way for acquire and
+//! release. While grants come in quick succession, the lane also carries the inbox (`listen.rs`). The runtime that opened
+//! the lane drives it, and that runtime may block or end at any moment. So no call depends on the lane:
 //!
 //! - Only callers on that runtime use the lane: while their futures are polled, so is the driver of the lane. Other callers
 //!   use the session's connection. The lane moves to another runtime when its own has not used it for a while.
@@ -139,7 +139,26 @@ impl Lane {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        matches!(self.0, Place::Open { .. })
+        self.open().is_some()
+    }
+
+    pub(crate) fn open(&self) -> Option<&Arc<dyn Link>> {
+        match &self.0 {
+            Place::Open { link, .. } => Some(link),
+            Place::Never | Place::Absent | Place::Opening { .. } => None,
+        }
+    }
+
+    /// Returns whether this runtime drives the lane.
+    pub(crate) fn is_driven_by(&self, caller: Option<RuntimeId>) -> bool {
+        matches!(&self.0, Place::Open { runtime, .. } if caller == Some(*runtime))
+    }
+
+    /// Notes that the lane is in use.
+    pub(crate) fn note_use(&mut self, now_us: u64) {
+        if let Place::Open { used_us, .. } = &mut self.0 {
+            *used_us = now_us;
+        }
     }
 
     /// Returns whether a caller on this runtime drives the connection, or it is not the lane.

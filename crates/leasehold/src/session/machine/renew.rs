@@ -190,6 +190,7 @@ fn accept_reply(
             attempt.set_next(turn.now.us() + pause_us);
         }
     }
+    turn.ask_again_if_missed(counter, request);
     let reach = turn.server.links.reach();
     if is_known && turn.ledger.attempts.get(&counter).is_some_and(Attempt::is_held) {
         turn.ledger.arm_alone(counter, reach);

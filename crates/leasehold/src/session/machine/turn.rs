@@ -2,7 +2,9 @@
 
 use std::cell::OnceCell;
 
+use super::attempt::Phase;
 use super::ledger::Ledger;
+use super::order::InFlight;
 use super::server::Server;
 use crate::world::{RuntimeId, World};
 
@@ -41,5 +43,28 @@ impl Turn<'_> {
     /// Sets the next alarm of an attempt, and that of its queue.
     pub(crate) fn arm(&mut self, counter: u64) {
         self.ledger.arm(counter, self.server.links.reach());
+    }
+
+    /// The same after the reply to this request.
+    pub(crate) fn arm_after_reply(&mut self, counter: u64, request: &InFlight) {
+        self.ask_again_if_missed(counter, request);
+        self.arm(counter);
+    }
+
+    /// Asks again if a message may have been lost since this request was sent: its reply may be older than the message.
+    pub(crate) fn ask_again_if_missed(&mut self, counter: u64, request: &InFlight) {
+        if self.server.links.inbox.may_have_missed(request.sent_us) {
+            let attempt = self.ledger.attempts.get_mut(&counter);
+            let attempt = attempt.filter(|attempt| !matches!(attempt.phase, Phase::Returning(_)));
+            attempt.into_iter().for_each(|attempt| attempt.set_next(self.now.us()));
+        }
+    }
+
+    /// Makes every attempt re-check, renew or repeat its request at once.
+    pub(crate) fn wake_all(&mut self) {
+        for counter in self.ledger.counters() {
+            self.ledger.set_next(counter, self.now.us());
+            self.arm(counter);
+        }
     }
 }

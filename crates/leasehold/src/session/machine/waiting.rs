@@ -84,6 +84,10 @@ pub(crate) fn join(
     let known = known.filter(|queue| turn.ledger.queues.contains_key(queue));
     let queue = known.unwrap_or_else(|| turn.ledger.open_queue(name, terms));
     let number = turn.ledger.ids.number();
+    let keeps_inbox = match turn.server.links.lane.is_driven_by(runtime) {
+        true => None,
+        false => turn.server.links.keep_inbox(&mut turn.ledger.agenda),
+    };
     let mut counter = 0;
     if let Some(queue) = turn.ledger.queues.get_mut(&queue) {
         if queue.is_full() {
@@ -91,7 +95,7 @@ pub(crate) fn join(
         }
         queue.set_terms_if_idle(terms);
         counter = queue.attempt;
-        queue.push(Waiter { number, until_us, sticky_us: terms.sticky_us, caller });
+        queue.push(Waiter { number, until_us, sticky_us: terms.sticky_us, caller, _keeps_inbox: keeps_inbox });
     }
     let (mut first, mut upkeep) = (None, Upkeep::Fine);
     if counter == 0 {

@@ -2,28 +2,31 @@
 //!
 //! The thread decides nothing: the machine says what to send, and the replies go back into the machine.
 
-use std::future::{Future, poll_fn, ready};
+use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Name, Op, SessionId};
 use tokio::sync::oneshot;
-use tokio::task::unconstrained;
 
+use super::inbox;
+use super::task::{begun, first_of, race, spawn};
 use crate::clock::Sample;
 use crate::error::{Error, ErrorKind};
 use crate::observe::{self, Event};
 use crate::session::agenda::window::Kind;
 use crate::session::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use crate::session::machine::due::{self, DueRequest};
-use crate::session::machine::{InFlight, Reply, acquire, beside, close, contact, recheck, release, renew, silent};
+use crate::session::machine::{
+    InFlight, Reply, acquire, beside, close, contact, listen, recheck, release, renew, silent,
+};
 use crate::session::shared::Shared;
-use crate::store::{Fault, Inbox, Link, Progress};
-use crate::world::{Pending, World};
+use crate::store::{Fault, Link, Progress};
+use crate::world::Pending;
 
 type Ready = oneshot::Sender<Result<(), Error>>;
 
@@ -44,7 +47,8 @@ const BACKOFF_MIN_US: u64 = 20_000;
 /// How often the thread checks whether the lane is driven: with every tick.
 const LANE_US: u64 = TICK_US;
 /// The second check, if requests are in flight. Both together take less than the half second for which `try_lock_for`
-/// awaits a reply.
+/// awaits a reply. A lane that has the inbox is checked this often: both checks together take less than a third of the
+/// shortest claim, at which a waiter that was granted the lock renews it.
 const LANE_AGAIN_US: u64 = 100_000;
 
 /// The consequence if the first try to connect fails.
@@ -78,7 +82,7 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
                 if let Some(ready) = ready.take() {
                     drop(ready.send(Ok(())));
                 }
-                serve(&shared, &link).await;
+                serve(&shared, id, &link).await;
                 if is_over(&shared) {
                     link.idle().await;
                 }
@@ -126,22 +130,13 @@ async fn open(shared: &Arc<Shared>, id: SessionId) -> Result<Arc<dyn Link>, Erro
     shared.with(|turn| contact::meet(turn, link.run_id()));
     // Both at once, in this order. The moment of a message that comes before the reply to the first is not known: its grant
     // is claimed before it is entered.
-    let attaching = link.attach(id, inbox(shared));
+    let attaching = inbox::attach(shared, id, &link);
     tokio::try_join!(biased; ask_time(shared, &link), attaching).map_err(to_error)?;
     Ok(link)
 }
 
-fn inbox(shared: &Arc<Shared>) -> Inbox {
-    let shared = Arc::downgrade(shared);
-    Arc::new(move |message| {
-        if let Some(shared) = Weak::upgrade(&shared) {
-            shared.with(|turn| contact::accept_message(turn, message));
-        }
-    })
-}
-
 /// Sends what is due until the connection is gone or the session is over.
-async fn serve(shared: &Arc<Shared>, link: &Arc<dyn Link>) {
+async fn serve(shared: &Arc<Shared>, id: SessionId, link: &Arc<dyn Link>) {
     let mut asked_time_us = shared.world.now_us();
     let mut check_lane_us = asked_time_us + LANE_US;
     while !link.is_closed() && !is_over(shared) {
@@ -152,6 +147,11 @@ async fn serve(shared: &Arc<Shared>, link: &Arc<dyn Link>) {
         if check_lane_us <= now_us {
             let progress = shared.with(contact::check_lane);
             check_lane_us = now_us + if progress == Progress::Waiting { LANE_AGAIN_US } else { LANE_US };
+        }
+        let (due_move, is_at_lane) = shared.with(|turn| (listen::due_move(turn), listen::is_at_lane(turn)));
+        due_move.into_iter().for_each(|due| inbox::begin(shared, id, link, due));
+        if is_at_lane {
+            check_lane_us = check_lane_us.min(now_us + LANE_AGAIN_US);
         }
         if now_us.saturating_sub(asked_time_us) > IDLE_US {
             asked_time_us = now_us;
@@ -232,16 +232,6 @@ fn apply(shared: &Shared, name: &Name, op: &Op, request: &InFlight) -> Pending<R
     request.link.apply(name, op, shared.with(|turn| turn.ledger.names.guess(name)))
 }
 
-/// Polls a request once, so that later requests on its connection come after it, in whatever order tasks run. The poll is
-/// outside of the runtime's budget: behind some hundred others of one turn the request would be put off, and not sent.
-fn begun<T: Send + 'static>(mut request: Pending<T>) -> Pending<T> {
-    let first = pin!(unconstrained(request.as_mut())).poll(&mut Context::from_waker(Waker::noop()));
-    match first {
-        Poll::Ready(reply) => Box::pin(ready(reply)),
-        Poll::Pending => request,
-    }
-}
-
 /// Pings a connection that left a request unanswered. If it does not answer in time, it is replaced: otherwise a stalled
 /// connection stays open for ever, and everything on it waits.
 ///
@@ -280,12 +270,6 @@ async fn ask_time(shared: &Arc<Shared>, link: &Arc<dyn Link>) -> Result<(), Faul
     let heard_us = shared.world.now_us();
     shared.with(|turn| contact::note_ping(turn, &**link, Sample { sent_us, heard_us, server_us }));
     Ok(())
-}
-
-fn spawn<T: Future<Output = ()> + Send + 'static>(shared: &Arc<Shared>, task: impl FnOnce(Arc<Shared>) -> T) {
-    let task: Pending<()> = Box::pin(task(Arc::clone(shared)));
-    // The thread has a runtime of its own: this cannot fail there.
-    drop(shared.world.spawn(task));
 }
 
 /// Sleeps until something is due or the thread is woken, at most `at_most_us`.
@@ -328,20 +312,6 @@ async fn step_aside() {
 
 fn is_over(shared: &Arc<Shared>) -> bool {
     shared.with(|turn| close::is_over(turn))
-}
-
-async fn race<T>(world: &dyn World, within_us: u64, work: impl Future<Output = T>) -> Option<T> {
-    first_of(pin!(work), world.sleep(Duration::from_micros(within_us))).await
-}
-
-/// Returns the output of `work` unless `end` ends before.
-async fn first_of<W: Future + Unpin>(mut work: W, end: impl Future<Output = ()>) -> Option<W::Output> {
-    let mut end = pin!(end);
-    poll_fn(|context| match pin!(&mut work).poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => end.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }
 
 /// Returns the error of a client whose store has never replied.

@@ -70,12 +70,17 @@ impl Gather {
     pub(super) fn check_driven(&self) -> Progress {
         match self.under_way.load(Ordering::Relaxed) {
             0 => Progress::Moving,
-            _ if self.is_suspect.swap(true, Ordering::Relaxed) => Progress::Stalled,
-            _ => {
-                self.wake();
-                Progress::Waiting
-            }
+            _ => self.check_polled(),
         }
+    }
+
+    /// Checks that the driver is polled, whether requests are in flight or not.
+    pub(super) fn check_polled(&self) -> Progress {
+        if self.is_suspect.swap(true, Ordering::Relaxed) {
+            return Progress::Stalled;
+        }
+        self.wake();
+        Progress::Waiting
     }
 
     /// Returns whether requests were added since the driver was last polled.
@@ -258,6 +263,16 @@ mod tests {
         let _another = stage.asks(1);
         assert_eq!(gather.check_driven(), Progress::Waiting);
         assert_eq!(gather.check_driven(), Progress::Stalled);
+    }
+
+    #[test]
+    fn a_driver_without_requests_can_be_checked() {
+        let (gather, polled) = <(Gather, Cell<usize>)>::default();
+        let mut stage = Stage::new(&gather, &polled);
+        assert_eq!(gather.check_polled(), Progress::Waiting);
+        assert!(stage.turn());
+        assert_eq!(gather.check_polled(), Progress::Waiting);
+        assert_eq!(gather.check_polled(), Progress::Stalled);
     }
 
     #[test]

@@ -68,6 +68,14 @@ impl Link for RedisLink {
         self.wire.attach(session, &*self.world, Arc::new(ear))
     }
 
+    fn detach(&self, session: SessionId) -> Pending<Result<(), Fault>> {
+        Box::pin(self.wire.clone().detach(session))
+    }
+
+    fn check_read(&self) -> Progress {
+        self.wire.line.check_read()
+    }
+
     fn run_id(&self) -> &str {
         &self.run
     }

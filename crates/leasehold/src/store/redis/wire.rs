@@ -12,7 +12,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -50,6 +50,8 @@ pub(super) struct Line {
     is_closed: AtomicBool,
     hang_up: Notify,
     attached: Mutex<Option<Attached>>,
+    /// The number of our own requests to unsubscribe that the server has not confirmed.
+    unsubscribing: AtomicUsize,
     requests: Gather,
     batches: Batches,
 }
@@ -80,6 +82,7 @@ impl Line {
             is_closed,
             hang_up,
             attached: Mutex::default(),
+            unsubscribing: AtomicUsize::new(0),
             requests: Gather::default(),
             batches: Batches::default(),
         }
@@ -92,6 +95,11 @@ impl Line {
     /// See [`Link::check_driven`](crate::store::Link::check_driven).
     pub(super) fn check_driven(&self) -> Progress {
         self.requests.check_driven()
+    }
+
+    /// See [`Link::check_read`](crate::store::Link::check_read).
+    pub(super) fn check_read(&self) -> Progress {
+        self.requests.check_polled()
     }
 
     /// See [`Link::has_unsent`](crate::store::Link::has_unsent).
@@ -128,7 +136,8 @@ impl Line {
         match push.kind {
             PushKind::Message => {}
             PushKind::Subscribe | PushKind::Disconnection => return,
-            // We never unsubscribe. So somebody else has detached the inbox.
+            PushKind::Unsubscribe if self.takes_unsubscribed() => return,
+            // Somebody else has detached the inbox.
             PushKind::Unsubscribe => return self.close(),
             _ => return self.tell(Heard::Garbled),
         }
@@ -141,6 +150,12 @@ impl Line {
             Some(text) => text.split('\n').for_each(|line| self.receive_line(line)),
             None => self.tell(Heard::Garbled),
         }
+    }
+
+    /// Returns whether this client has asked to unsubscribe, and takes the request as confirmed.
+    fn takes_unsubscribed(&self) -> bool {
+        let less = |count: usize| count.checked_sub(1);
+        self.unsubscribing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
 
     fn receive_line(&self, line: &str) {
@@ -272,6 +287,18 @@ impl Wire {
         seen.await.map_err(|_| gone())
     }
 
+    /// Detaches the inbox of a session. A later [`Wire::attach`] on this link comes behind it.
+    pub(super) async fn detach(mut self, session: SessionId) -> Result<(), Fault> {
+        let line = Arc::clone(&self.line);
+        let _under_way = line.requests.begin();
+        line.unsubscribing.fetch_add(1, Ordering::Relaxed);
+        let unsubscribed = self.connection.unsubscribe(self.keys.inbox(session)).await;
+        unsubscribed.map_err(|error| {
+            line.takes_unsubscribed(); // The server has refused it, and confirms nothing.
+            self.fault(&error, None)
+        })
+    }
+
     pub(super) async fn ping(mut self) -> Result<u64, Fault> {
         let time = self.ask(&redis::cmd("TIME")).await.map_err(|error| self.fault(&error, None))?;
         match redis::from_redis_value::<(u64, u64)>(time) {
@@ -323,5 +350,16 @@ mod tests {
         }
         assert_eq!(*seen.lock().unwrap(), ["a b", "c", "d", "e", "f", "g", "probe", "h", ""]);
         assert_eq!(probed.try_recv(), Ok(()));
+    }
+
+    #[test]
+    fn only_a_detachment_that_nobody_here_asked_for_closes_the_link() {
+        let line = Line::new(&Address { host: "h".to_owned(), port: 1 }, Asker::LOCKS);
+        let detached = PushInfo { kind: PushKind::Unsubscribe, data: Vec::new() };
+        line.unsubscribing.fetch_add(1, Ordering::Relaxed);
+        line.receive(&detached);
+        assert!(!line.is_closed());
+        line.receive(&detached);
+        assert!(line.is_closed());
     }
 }
