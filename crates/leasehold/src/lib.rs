@@ -67,6 +67,10 @@
 //! or has ended, the next runtime that calls takes its place. Calls from all other runtimes, and from outside of a
 //! runtime, go through the thread.
 //!
+//! The thread receives the messages of the store. On Redis, while the client is granted locks in quick succession, the
+//! same runtime receives them, which is faster. If that runtime blocks, the thread receives them again within 0.2 s, and
+//! asks the store for what it may have missed.
+//!
 //! No call depends on a runtime other than the caller's own. The runtime that connected the client may be blocked, or
 //! may have ended. There is one exception: if two tasks of one [`Owner`] lock a name at the same time, the second waits
 //! for the grant of the first, and so for the runtime of the first.

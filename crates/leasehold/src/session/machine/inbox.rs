@@ -14,6 +14,8 @@ const IDLE_US: u64 = 5_000_000;
 /// After a lane was not read, the inbox stays with the thread for this long, and after each further one twice as long.
 const PAUSE_MIN_US: u64 = 10_000_000;
 const PAUSE_MAX_US: u64 = 640_000_000;
+/// A lane that was not unread again for so many times the next pause begins with the shortest one.
+const FORGIVEN: u64 = 10;
 
 /// The inbox of a session.
 pub(crate) struct Inbox {
@@ -128,6 +130,9 @@ impl Inbox {
 
     /// Leaves the inbox with the thread for a while, and for longer next time.
     pub(crate) fn stay(&mut self, now_us: u64) {
+        if now_us > self.stays_until_us.saturating_add(FORGIVEN * self.pause_us) {
+            self.pause_us = PAUSE_MIN_US;
+        }
         self.stays_until_us = self.stays_until_us.max(now_us + self.pause_us);
         self.pause_us = (self.pause_us * 2).min(PAUSE_MAX_US);
     }
@@ -207,6 +212,9 @@ mod tests {
             assert!(!inbox.may_leave(begun_us + pause_us - 1));
             assert!(inbox.note_grant(begun_us + pause_us));
         }
+        let later_us = inbox.stays_until_us + FORGIVEN * PAUSE_MAX_US + 1;
+        inbox.note_unread(later_us);
+        assert_eq!(inbox.stays_until_us, later_us + PAUSE_MIN_US, "long ago");
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //!        ╲     ╱
 //!        release                   how an attempt is returned to the store
 //!           │
-//!        replies                   what every reply says, and requests without one
+//!        replies  listen           what every reply says, and requests without one · where the inbox is
 //!        ╱     ╲
 //!   server     ledger              the parts, and below them what they consist of
 //! ```
