@@ -84,7 +84,7 @@ pub(crate) fn join(
     let known = known.filter(|queue| turn.ledger.queues.contains_key(queue));
     let queue = known.unwrap_or_else(|| turn.ledger.open_queue(name, terms));
     let number = turn.ledger.ids.number();
-    let keeps_inbox = match turn.server.links.lane.is_driven_by(runtime) {
+    let keeps_inbox = match turn.server.links.lane.is_driven_by(turn.now.runtime()) {
         true => None,
         false => turn.server.links.keep_inbox(&mut turn.ledger.agenda),
     };
