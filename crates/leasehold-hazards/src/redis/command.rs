@@ -52,7 +52,7 @@ impl Command {
             Self::Vote(_, request) => match **request {
                 Request::Ask(_) => "ask",
                 Request::Renew(_) => "renew",
-                Request::GiveBack { .. } | Request::CoolDown { .. } => "return",
+                Request::GiveBack { .. } | Request::Pause { .. } | Request::CoolDown { .. } => "return",
                 Request::Revoke { .. } => "revoke",
                 Request::Settle => "settle",
                 Request::Inspect => "inspect",
@@ -90,7 +90,7 @@ impl fmt::Display for Command {
             Self::Vote(_, request) => f.write_str(match **request {
                 Request::Ask(_) => "asks for the vote",
                 Request::Renew(_) => "renews the vote",
-                Request::GiveBack { .. } | Request::CoolDown { .. } => "gives the vote back",
+                Request::GiveBack { .. } | Request::Pause { .. } | Request::CoolDown { .. } => "gives the vote back",
                 Request::Revoke { .. } => "revoke",
                 Request::Settle => "settle",
                 Request::Inspect => "inspect",

@@ -336,6 +336,12 @@ marks! {
     CalledGone,
     /// Quorum: a majority called while a round was in flight.
     CalledInRound,
+    /// Quorum: a release called nobody, because the client is expected to come back at once.
+    Paused,
+    /// Quorum: a client did not come back after a pause, and the nodes call the next waiter.
+    PauseOver,
+    /// Quorum: a release ended the run of a client that came back again and again.
+    QuorumRunOver,
     /// Quorum: a node that did not know a grant was filled with it.
     NodeFilled,
     /// Quorum: a node was filled with a grant whose lease was over meanwhile, and the vote goes back.

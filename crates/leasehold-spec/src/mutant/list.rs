@@ -382,4 +382,12 @@ pub enum Mutant {
     QTakesLaterVotes,
     /// Quorum: an answer that comes after its round was decided does not bring the end forward.
     QKeepsFirstEnd,
+    /// Quorum: a node calls nobody at a pause, although the first waiter asks for strict order.
+    QPausesStrict,
+    /// Quorum: a node notifies no waiter of the first pause of a run.
+    QPausesSilently,
+    /// Quorum: a client pauses for ever: neither a number nor a time ends its run.
+    QRunsOn,
+    /// Quorum: a client that has paused and does not come back calls nobody.
+    QPausesForEver,
 }

@@ -18,12 +18,14 @@
 //! | `request.rs` | requests to a node, its answers, and its messages |
 //! | `record.rs` | the record that a node keeps of a name |
 //! | `vote.rs` | one request, carried out |
+//! | `waiters.rs` | the queue: who is called, and who is notified |
 //! | `marker.rs` | amnesia: how it is detected, and how long a node abstains |
 
 mod marker;
 mod record;
 mod request;
 mod vote;
+mod waiters;
 
 pub use marker::{Abstention, Charter, Marker, Unlike, begin, enter, has_lost, rest_ms};
 pub use record::{Called, Granted, Record};

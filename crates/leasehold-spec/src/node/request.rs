@@ -23,6 +23,18 @@ pub enum Request {
         /// the attempt is over.
         wait: Option<Wait>,
     },
+    /// Gives the vote back for good, like [`Request::GiveBack`] without a place, and calls nobody for now: the client is
+    /// expected to ask again at once, as part of a *run*. The vote is free meanwhile, and the first client that asks gets
+    /// it. If the first waiter asks for strict order, this is a [`Request::GiveBack`].
+    Pause {
+        /// The attempt.
+        id: GrantId,
+        /// The largest token whose vote is given back.
+        upto: Token,
+        /// The time after which the next waiters ask by themselves, in case the client does not come back and calls
+        /// nobody. 0: they were notified before in this run.
+        notice_ms: u64,
+    },
     /// Gives the vote back for good, and makes the node give it to nobody for a while (P23). If the attempt does not
     /// have the vote, this is a [`Request::GiveBack`].
     CoolDown {
@@ -217,12 +229,12 @@ pub enum Rings {
         /// The time left of the grant.
         left_us: u64,
     },
-    /// The vote that the receiver waits for was marked (P10), or cools down (P23). It ends at another time than the
-    /// receiver knows.
+    /// The vote that the receiver waits for was marked (P10), or cools down (P23), and ends at another time than the
+    /// receiver knows. Or a client pauses in a run, and will have called somebody by then.
     Ending {
-        /// The token of the grant that has the vote.
+        /// The token of the grant that has the vote, or had it until the pause.
         token: Token,
-        /// The time left of that vote.
+        /// The time after which the receiver asks.
         left_us: u64,
     },
 }

@@ -5,11 +5,9 @@ use crate::env::Env;
 use crate::grant::GrantState;
 use crate::id::{GrantId, PublicId, Token, allowed_range};
 use crate::inspection::{Holder, Inspection, ShownMode};
-use crate::limits::{
-    CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, REVOKE_NOTIFIED, SETTLE_STEPS, TOKEN_WINDOW_MS,
-};
+use crate::limits::{CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, TOKEN_WINDOW_MS};
 use crate::mutant::{Mutant, is_on};
-use crate::node::record::{Called, Granted, Record};
+use crate::node::record::{Granted, Record};
 use crate::node::request::{Ask, Bell, Renewal, Request, Rings, Said, Vote, Wait};
 use crate::op::From;
 
@@ -29,11 +27,17 @@ pub fn vote(record: &mut Record, env: &Env<'_>, request: &Request) -> (Vote, Vec
         Request::Ask(ask) => node.ask(ask),
         Request::Renew(renewal) => node.renew(renewal),
         Request::GiveBack { id, upto, wait } => node.give_back(*id, *upto, *wait),
+        Request::Pause { id, upto, notice_ms } => node.pause(*id, *upto, *notice_ms),
         Request::CoolDown { id, upto, for_ms } => node.cool_down(*id, *upto, *for_ms),
         Request::Revoke { holder, token, grace_ms } => node.revoke(*holder, *token, *grace_ms),
         Request::Settle => Said::Settled,
     };
-    if !matches!(request, Request::Inspect) {
+    let calls_nobody = match request {
+        Request::Inspect => true,
+        Request::Pause { .. } => node.may_pause(),
+        _ => false,
+    };
+    if !calls_nobody {
         node.settle();
     }
     let Node { record, bells, has_called, .. } = node;
@@ -41,11 +45,11 @@ pub fn vote(record: &mut Record, env: &Env<'_>, request: &Request) -> (Vote, Vec
     (vote, bells)
 }
 
-struct Node<'a, 'e> {
-    record: &'a mut Record,
-    env: &'a Env<'e>,
-    bells: Vec<Bell>,
-    has_called: bool,
+pub(super) struct Node<'a, 'e> {
+    pub(super) record: &'a mut Record,
+    pub(super) env: &'a Env<'e>,
+    pub(super) bells: Vec<Bell>,
+    pub(super) has_called: bool,
 }
 
 impl Node<'_, '_> {
@@ -184,6 +188,19 @@ impl Node<'_, '_> {
         Said::GivenBack { was }
     }
 
+    /// Gives the vote back in a run. The waiters must not depend on the client alone, which may die in the pause: the next
+    /// ones ask by themselves after the notice.
+    fn pause(&mut self, id: GrantId, upto: Token, notice_ms: u64) -> Said {
+        self.end_expired();
+        let token = self.record.grant.as_ref().map(|granted| granted.token);
+        let said = self.give_back(id, upto, None);
+        let ended = token.filter(|_| self.record.grant.is_none() && said == Said::GivenBack { was: Was::Granted });
+        if let Some(token) = ended.filter(|_| notice_ms > 0 && self.may_pause() && !is_on(Mutant::QPausesSilently)) {
+            self.notify_waiters(token, notice_ms * 1000);
+        }
+        said
+    }
+
     /// Whether the attempt has the vote for a later round than the one that is given back.
     fn has_later_vote(&self, id: GrantId, upto: Token) -> bool {
         let is_later = |granted: &Granted| granted.id == id && granted.token > upto;
@@ -242,33 +259,6 @@ impl Node<'_, '_> {
         Said::Revoking { left_us }
     }
 
-    /// P10, P23: notifies the sessions of the next waiters of the time at which a vote ends that is marked or cools
-    /// down. The node calls nobody at that time by itself: it calls a waiter with the next request.
-    fn notify_next_waiters(&mut self) {
-        let has_new_end = |granted: &&Granted| match granted.state {
-            GrantState::Revoked => true,
-            GrantState::CoolingDown => !is_on(Mutant::P23TellsNoWaiter),
-            GrantState::Held | GrantState::Pushed => false,
-        };
-        let ending = self.record.grant.as_ref().filter(has_new_end);
-        let Some(ending) = ending.filter(|_| !is_on(Mutant::P10TellsNoWaiter)) else { return };
-        let now_us = self.env.wall_us;
-        let (highest, contention) = (self.record.highest, self.record.contention());
-        let rings = Rings::Ending { token: ending.token, left_us: ending.left_us(now_us) };
-        let mut notified = Vec::new();
-        for (_, id) in self.record.queue.keys().take(SETTLE_STEPS) {
-            let to = id.session;
-            if notified.contains(&to) || !(self.env.attached)(to) {
-                continue;
-            }
-            notified.push(to);
-            self.bells.push(Bell { to, now_us, highest, contention, id: *id, rings });
-            if notified.len() == REVOKE_NOTIFIED {
-                return;
-            }
-        }
-    }
-
     fn inspect(&self) -> Said {
         let now_us = self.env.wall_us;
         let live = self.record.grant.as_ref().filter(|granted| granted.end_us() > now_us);
@@ -308,31 +298,9 @@ impl Node<'_, '_> {
         Said::Refused { holder, left_us }
     }
 
-    fn enqueue(&mut self, id: GrantId, wait: Wait) {
-        let before = self.record.contention();
-        self.record.queue.insert((wait.ticket, id), wait.order);
-        let (now_us, highest, contention) = (self.env.wall_us, self.record.highest, self.record.contention());
-        self.record.keep_until_us = self.record.keep_until_us.max(now_us + RETENTION_US);
-        if contention <= before {
-            return;
-        }
-        // The holder of a range may be handing the lease on inside its session (P9).
-        if let Some(granted) = self.record.grant.as_ref().filter(|granted| granted.range > 1) {
-            let (id, rings) = (granted.id, Rings::Wanted { token: granted.token });
-            self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings });
-        }
-    }
-
-    /// Removes the entry of the attempt, at whatever place it is. Returns whether there was one.
-    fn leave_queue(&mut self, id: GrantId) -> bool {
-        let before = self.record.queue.len();
-        self.record.queue.retain(|(_, waiter), _| *waiter != id);
-        self.record.queue.len() < before
-    }
-
     /// Ends the vote if its time is over. Times in the future are there because the clock was set back: they become
     /// now.
-    fn end_expired(&mut self) {
+    pub(super) fn end_expired(&mut self) {
         let now_us = self.env.wall_us;
         if let Some(granted) = self.record.grant.as_mut().filter(|_| !is_on(Mutant::P1FutureStays)) {
             granted.since_us = granted.since_us.min(now_us);
@@ -351,50 +319,5 @@ impl Node<'_, '_> {
             self.record.keep_until_us = keep_until_us + spare_us;
         }
         self.record.grant = Some(granted);
-    }
-
-    /// Ends the call. A waiter that let its call lapse leaves the queue; its next re-check brings it back to its place.
-    fn end_call(&mut self) {
-        let lapsed = self.record.called.take().filter(|called| called.until_us <= self.env.wall_us);
-        if let Some(called) = lapsed {
-            self.record.queue.remove(&(called.ticket, called.id));
-        }
-    }
-
-    /// Calls the first waiter that is attached, if the vote is free and nobody is called.
-    ///
-    /// If the step ends before it has found a waiter that is attached, it calls nobody and does not report that: the
-    /// vote stays free, and the first client that asks gets it. Every waiter asks at its next re-check, at the latest.
-    /// On a single store, which makes the grants itself, the lease could stay free while others wait. So `step` must
-    /// report MORE (P1), and a node need not.
-    fn settle(&mut self) {
-        self.end_expired();
-        let now_us = self.env.wall_us;
-        if self.record.grant.is_some() {
-            return;
-        }
-        if let Some(called) = self.record.called {
-            let first = self.record.queue.first_key_value().map(|((ticket, _), _)| *ticket);
-            // A waiter that came earlier is before the called one in the queue, and is called instead.
-            let is_first = first.is_none_or(|first| first >= called.ticket);
-            if called.until_us > now_us && is_first {
-                return;
-            }
-            self.end_call();
-        }
-        for _ in 0..SETTLE_STEPS {
-            let Some(((ticket, id), order)) = self.record.queue.pop_first() else { return };
-            if !(self.env.attached)(id.session) {
-                continue;
-            }
-            self.record.queue.insert((ticket, id), order);
-            let until_us = now_us + CALL_MS * 1000;
-            self.record.called = Some(Called { id, ticket, until_us });
-            self.record.keep_until_us = self.record.keep_until_us.max(until_us + RETENTION_US);
-            self.has_called = true;
-            let (highest, contention) = (self.record.highest, self.record.contention());
-            self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings: Rings::Call });
-            return;
-        }
     }
 }

@@ -3,6 +3,7 @@
 
 mod cool_downs;
 mod marker;
+mod pauses;
 mod queue;
 mod random;
 mod renewals;

@@ -2,7 +2,7 @@
 
 use leasehold_spec::limits::{CALL_MS, TOKEN_WINDOW_MS};
 use leasehold_spec::node::{Ask, Granted, Record, Renewal, Request, Rings, Said};
-use leasehold_spec::{From, SessionId, Token};
+use leasehold_spec::{Contention, From, SessionId, Token};
 
 use crate::world::{LEASE_MS, START_US, World, id, wait};
 
@@ -55,6 +55,7 @@ fn request(random: &mut Random, world: &World) -> Request {
             let (id, upto) =
                 (own.map_or(id, |own| own.id), if random.is(5) { Token::HIGHEST } else { token(random, world) });
             match random.is(7) {
+                true if random.is(3) => Request::Pause { id, upto, notice_ms: random.below(2) * 50 },
                 true => Request::GiveBack { id, upto, wait: place.filter(|_| random.is(5)) },
                 false => Request::CoolDown { id, upto, for_ms: 1 + random.below(2) * LEASE_MS },
             }
@@ -93,6 +94,7 @@ struct Seen {
     filled: u32,
     revoked: u32,
     cooled: u32,
+    paused: u32,
     below: u32,
     called: u32,
 }
@@ -118,8 +120,11 @@ fn invariants_hold_after_each_request_of_random_histories() {
             assert_eq!((said.highest, said.now_us), (world.record.highest, world.now_us));
         }
     }
-    let Seen { granted, replaced, filled, revoked, cooled, below, called } = seen;
-    assert!([granted, replaced, filled, revoked, cooled, below, called].iter().all(|&times| times > 500), "{seen:?}");
+    let Seen { granted, replaced, filled, revoked, cooled, paused, below, called } = seen;
+    assert!(
+        [granted, replaced, filled, revoked, cooled, paused, below, called].iter().all(|&times| times > 500),
+        "{seen:?}"
+    );
 }
 
 /// Returns the record at the time of the request. A record whose time is over is forgotten.
@@ -171,7 +176,7 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
             }
             seen.filled += u32::from(!is_known);
         }
-        (Request::GiveBack { id, upto, .. }, _)
+        (Request::GiveBack { id, upto, .. } | Request::Pause { id, upto, .. }, _)
             if has.is_some_and(|has| has.id == *id && has.token <= *upto && has.is_held()) =>
         {
             return Some("a vote that was given back is still there");
@@ -209,7 +214,9 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
     if let (None, Some((ticket, first))) = (has, first) {
         // Or a waiter with the same ticket is called. A called waiter that has detached since keeps its time.
         let is_called = after.called.is_some_and(|called| called.until_us > world.now_us && called.ticket <= ticket);
-        if !is_called && !world.detached.contains(&first.session) {
+        let is_paused = matches!(asked, Request::Pause { .. }) && after.contention() != Contention::Strict;
+        seen.paused += u32::from(is_paused && !is_called);
+        if !is_called && !is_paused && !world.detached.contains(&first.session) {
             return Some("the vote is free, and nobody is called although the first waiter is attached");
         }
         seen.called += u32::from(is_called);

@@ -18,6 +18,7 @@ mod owed;
 mod played;
 mod replies;
 mod rounds;
+mod runs;
 mod runtimes;
 mod servers;
 mod shortened;

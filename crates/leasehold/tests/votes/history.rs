@@ -113,7 +113,8 @@ impl<'a> History<'a> {
                 self.ask(&attempt);
             }
             28..=42 => self.ask_again(lock),
-            43..=51 => self.give_back_of_holder(),
+            43..=47 => self.give_back_of_holder(),
+            48..=51 => self.pause(lock),
             52..=57 => self.give_back(lock),
             58..=59 => self.cool_down(lock),
             60..=66 => self.renew(lock),
@@ -246,6 +247,24 @@ impl<'a> History<'a> {
             let wait = if self.random.chance(15) { self.maybe_wait() } else { None };
             let upto = self.upto(lock);
             self.apply(lock, &Request::GiveBack { id, upto, wait });
+        }
+    }
+
+    /// Pauses in a run. Mostly the client comes back, or gives back once more.
+    fn pause(&mut self, lock: usize) {
+        let holder = self.locks[lock].model.grant.as_ref().map(|granted| granted.id);
+        let Some(id) = holder.filter(|_| self.random.chance(80)).or_else(|| Some(self.one_of(lock)?.id)) else {
+            return;
+        };
+        let (upto, notice_ms) = (self.upto(lock), self.random.below(2) * 50);
+        self.apply(lock, &Request::Pause { id, upto, notice_ms });
+        match self.random.below(4) {
+            0 => self.apply(lock, &Request::GiveBack { id, upto: Token::HIGHEST, wait: None }),
+            1 => self.step(),
+            _ => {
+                let attempt = self.attempt(lock);
+                self.ask(&attempt);
+            }
         }
     }
 

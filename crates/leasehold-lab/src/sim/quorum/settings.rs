@@ -131,6 +131,7 @@ pub(in super::super) const MUST: &[&str] = &[
     "give back: waited",
     "give back: absent",
     "stand back",
+    "pause",
     "revoke: marked",
     "settle",
     "inspect",

@@ -246,6 +246,7 @@ pub(super) fn label(request: &Request, said: &Result<Vote, Abstention>) -> &'sta
         (_, Said::Lost { how: LostHow::Revoked }) => "renew: revoked",
         (_, Said::Lost { how: LostHow::NotHeld }) => "renew: lost",
         (Request::GiveBack { wait: Some(_), .. }, _) => "stand back",
+        (Request::Pause { .. }, _) => "pause",
         (_, Said::GivenBack { was: Was::Granted }) => "give back: held",
         (_, Said::GivenBack { was: Was::Queued }) => "give back: waited",
         (_, Said::GivenBack { was: Was::Absent }) => "give back: absent",

@@ -57,6 +57,7 @@ pub(super) async fn acquire(links: Arc<Links>, name: Name, acquire: Acquire) -> 
     if acquire.not_after_us < begun_us {
         return Ok(answer(begun_us, &Tally::new(links.shared.nodes()), Outcome::Late));
     }
+    links.shared.note_return(&name, &acquire, begun_us);
     match &acquire.patience {
         Patience::Try => try_acquire(links, name, acquire, begun_us).await,
         Patience::Queue(place) => {
@@ -289,6 +290,7 @@ impl Rounds<'_> {
         };
         let tally = match win {
             Win::Held => {
+                links.shared.runs.note_grant(name, &id, links.now_us());
                 GRANTS[(round as usize).clamp(1, MOST_ROUNDS) - 1].fetch_add(1, Ordering::Relaxed);
                 return (RoundResult::Won { token, range, until_us }, question.finish());
             }

@@ -14,6 +14,7 @@ use super::collect::{self, Question};
 use super::fan::Fan;
 use super::links::Links;
 use super::member::Debt;
+use super::runs::Pause;
 use super::tally::{Ballot, Tally};
 use crate::error::ErrorKind;
 use crate::store::Message;
@@ -148,16 +149,24 @@ pub(super) fn return_if_over(
 pub(super) fn everywhere(links: &Arc<Links>, name: &Name, id: GrantId, upto: Token) {
     let traces = links.shared.attempts().traces(&id);
     let debt = votes(links, name, id, upto);
-    let mut question = at_all(links, &debt, traces);
+    let mut question = at_all(links, &debt, traces, None);
     question.fan.poll();
     question.finish();
+}
+
+/// Gives the votes of an ended attempt back at the nodes that are connected, once more: they call the next waiter. Does not
+/// wait for the answers.
+pub(super) fn at_connected(links: &Arc<Links>, name: &Name, id: GrantId) {
+    let request = Request::GiveBack { id, upto: Token::HIGHEST, wait: None };
+    let asking = |node| Some((node, collect::ask(links, node, name, &request)?));
+    collect::send(links, Fan::of((0..links.shared.nodes()).filter_map(asking).collect::<Vec<_>>()));
 }
 
 /// Gives the votes of an attempt back at one node, up to this token. Does not wait for the answer.
 pub(super) fn at_node(links: &Arc<Links>, node: usize, name: &Name, id: GrantId, upto: Token) {
     let traces = links.shared.attempts().traces(&id);
     let debt = votes(links, name, id, upto);
-    collect::send(links, Fan::of(at(links, node, &debt, traces).map(|giving_back| (node, giving_back))));
+    collect::send(links, Fan::of(at(links, node, &debt, traces, None).map(|giving_back| (node, giving_back))));
 }
 
 fn votes(links: &Links, name: &Name, id: GrantId, upto: Token) -> Debt {
@@ -169,17 +178,17 @@ pub(super) fn longest_lease_end_us(links: &Links) -> u64 {
     links.now_us() + links.shared.charter.max_lease_ms * 1000
 }
 
-pub(super) fn at_all(links: &Arc<Links>, debt: &Debt, traces: Traces) -> Question {
-    Question::of(links, |node| at(links, node, debt, traces))
+pub(super) fn at_all(links: &Arc<Links>, debt: &Debt, traces: Traces, pause: Option<Pause>) -> Question {
+    Question::of(links, |node| at(links, node, debt, traces, pause))
 }
 
 /// Gives a vote back at one node. The attempt keeps a later vote for a larger token. If the node cannot be reached, the
 /// vote becomes a debt. A node that was never asked gets no debt: the number of debts has a limit.
-fn at(links: &Arc<Links>, node: usize, debt: &Debt, traces: Traces) -> Option<Pending<Ballot>> {
+fn at(links: &Arc<Links>, node: usize, debt: &Debt, traces: Traces, pause: Option<Pause>) -> Option<Pending<Ballot>> {
     if !traces.asked.has(node) && links.to(node).is_none() {
         return None;
     }
-    pay(links, node, debt.clone(), traces.wait)
+    pay(links, node, debt.clone(), (traces.wait, pause))
 }
 
 /// Pays the debts at a node that was reconnected, or that has refused a payment.
@@ -190,7 +199,7 @@ pub(super) fn pay_all(links: &Arc<Links>, node: usize) {
     for debt in links.shared.members[node].debts.take(links.now_us()) {
         hit(Mark::OwedPaid);
         let wait = links.shared.attempts().traces(&debt.id).wait;
-        let mut fan = Fan::of(pay(links, node, debt, wait).map(|paying| (node, paying)));
+        let mut fan = Fan::of(pay(links, node, debt, (wait, None)).map(|paying| (node, paying)));
         fan.poll();
         collect::finish(links, fan);
     }
@@ -200,8 +209,16 @@ pub(super) fn pay_all(links: &Arc<Links>, node: usize) {
 ///
 /// The link may be closed because its runtime stands still. Then nobody reads the answer, and the debt must be paid again.
 /// Closing the link does not wake this future, so its caller waits for the close, too.
-fn pay(links: &Arc<Links>, node: usize, debt: Debt, wait: Option<Wait>) -> Option<Pending<Ballot>> {
-    let request = debt.request(wait, links.now_us());
+fn pay(
+    links: &Arc<Links>,
+    node: usize,
+    debt: Debt,
+    (wait, pause): (Option<Wait>, Option<Pause>),
+) -> Option<Pending<Ballot>> {
+    let request = match pause {
+        Some(Pause { notice_ms }) => Request::Pause { id: debt.id, upto: debt.upto, notice_ms },
+        None => debt.request(wait, links.now_us()),
+    };
     let Some(mut paying) = collect::ask(links, node, &debt.name, &request) else {
         remember(links, node, debt);
         return None;

@@ -14,6 +14,7 @@ use super::fan::Fan;
 use super::links::Links;
 use super::shared::Shared;
 use super::tally::Tally;
+use super::timers::Due;
 use super::{acquire, collect, connector, inspect, queue, release, renew};
 use crate::error::Error;
 use crate::inspection::NodeView;
@@ -59,6 +60,7 @@ impl Link for QuorumLink {
     }
 
     fn idle(&self) -> Pending<()> {
+        release::end_pauses(&self.0);
         Box::pin(Arc::clone(&self.0.shared).idle())
     }
 
@@ -92,7 +94,7 @@ async fn apply(links: Arc<Links>, name: Name, op: Op) -> Result<Answer, Fault> {
             let mut answers = renew::renew(links, vec![(name, renew)]).await;
             answers.pop().unwrap_or_else(|| Err(Fault::Undecided(Error::closed())))
         }
-        Op::Release { id, token, .. } => release::release(links, name, id, token).await,
+        Op::Release { id, token, used } => release::release(links, name, id, (token, used)).await,
         Op::Leave { id, .. } => release::leave(links, name, id, 0).await,
         Op::CoolDown { id, for_ms, .. } => release::leave(links, name, id, for_ms).await,
         Op::Reserve { id, token, .. } => Ok(reserve(&links, &id, token)),
@@ -152,12 +154,12 @@ fn keep_time(links: &Arc<Links>) {
     let (timers, world) = (Arc::clone(&links.shared.timers), Arc::clone(&links.shared.world));
     let (closing, waiting) = (Arc::downgrade(links), Arc::downgrade(links));
     let is_over = move || closing.upgrade().is_none_or(|links| links.is_closed());
-    let ask_again = move |id, alarm| {
-        if let Some(links) = waiting.upgrade() {
-            queue::alarm(&links, &id, alarm);
-        }
+    let handle = move |due| match (waiting.upgrade(), due) {
+        (Some(links), Due::AskAgain(id, alarm)) => queue::alarm(&links, &id, alarm),
+        (Some(links), Due::PauseOver(name, id)) => release::end_pause(&links, &name, id),
+        (None, _) => {}
     };
-    drop(links.shared.world.spawn(Box::pin(timers.keep(world, is_over, ask_again))));
+    drop(links.shared.world.spawn(Box::pin(timers.keep(world, is_over, handle))));
 }
 
 /// Waits until `accept` has accepted a majority, and then up to [`GRACE`] for the others. Returns `false` without one.

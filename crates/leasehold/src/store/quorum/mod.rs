@@ -18,6 +18,7 @@
 //! | `links.rs` | the connections of one link |
 //! | `shared.rs` | the state that the links of a client share, and why there is no majority |
 //! | `attempts.rs` | the client's attempts that hold or wait |
+//! | `runs.rs` | how often a client may get a lock again while others wait: the relaxed order |
 //! | `member.rs` | a node as the client knows it, and the votes that it still has to give back |
 //! | `timers.rs` | deadlines; work that no caller waits for |
 //! | `tally.rs`, `fan.rs` | counts votes: pure; one request to many nodes |
@@ -41,6 +42,7 @@ pub mod node;
 mod queue;
 mod release;
 mod renew;
+mod runs;
 mod shared;
 mod tally;
 mod timers;

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_END};
 use leasehold_spec::node::Charter;
-use leasehold_spec::{Name, Token};
+use leasehold_spec::{Acquire, Contention, GrantId, Name, Token};
 
 use super::attempts::{Attempts, Nodes};
 use super::member::{Member, NodeStatus};
 use super::node::Node;
+use super::runs::Runs;
 use super::tally::Tally;
 use super::timers::Timers;
 use crate::error::{Error, ErrorKind};
@@ -24,6 +25,9 @@ const ANSWER_US: u64 = 50_000;
 /// a millisecond, unless a clock is wrong.
 const NAMES: usize = 4_096;
 
+/// The time in which a client comes back after the answer to a pause.
+const BACK_WITHIN_US: u64 = 1_000;
+
 pub(super) struct Shared {
     pub(super) world: Arc<dyn World>,
     pub(super) charter: Charter,
@@ -31,6 +35,7 @@ pub(super) struct Shared {
     pub(super) timers: Arc<Timers>,
     attempts: Mutex<Attempts>,
     tokens: Mutex<KnownTokens>,
+    pub(super) runs: Runs,
     /// The number of links that were opened.
     links: AtomicU64,
 }
@@ -45,6 +50,7 @@ impl Shared {
             timers: Arc::default(),
             attempts: Mutex::default(),
             tokens: Mutex::default(),
+            runs: Runs::default(),
             links: AtomicU64::default(),
         }
     }
@@ -120,6 +126,18 @@ impl Shared {
 
     fn tokens(&self) -> MutexGuard<'_, KnownTokens> {
         self.tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that an attempt asks for a lock which this client may have released a moment ago.
+    pub(super) fn note_return(&self, name: &Name, acquire: &Acquire, now_us: u64) {
+        self.runs.note_ask(name, acquire, now_us, || self.rtt_us());
+    }
+
+    /// Notes the answer to a release. If that began a pause, an alarm ends the pause.
+    pub(super) fn note_release(&self, name: &Name, id: GrantId, contention: Contention) {
+        let now_us = self.now_us();
+        let alarm = || self.timers.end_pause_at(now_us + BACK_WITHIN_US, name.clone(), id);
+        self.runs.note_release(name, &id, contention, now_us, alarm);
     }
 
     /// Returns the round-trip time to a majority.

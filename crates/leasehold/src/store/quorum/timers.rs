@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use leasehold_spec::GrantId;
 use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::{GrantId, Name};
 use tokio::sync::{Notify, oneshot};
 
 use crate::world::{Pending, World};
@@ -52,7 +52,7 @@ struct State {
 type Key = (u64, u64);
 
 /// An alarm. It does not ring after it was dropped.
-struct Alarm {
+pub(super) struct Alarm {
     timers: Arc<Timers>,
     key: Key,
 }
@@ -61,10 +61,18 @@ struct Alarm {
 enum Action {
     /// Ends the wait of a round.
     EndWait(oneshot::Sender<()>),
-    /// Has an attempt ask again, unless the attempt has a later alarm.
-    AskAgain(GrantId, u64),
+    /// Handles an event of the session's link.
+    Due(Due),
     /// Takes over work from a caller's runtime, which may stand still.
     TakeOver(Weak<Work>),
+}
+
+/// An event at a time.
+pub(super) enum Due {
+    /// An attempt asks again, unless the attempt has a later alarm than the one with this number.
+    AskAgain(GrantId, u64),
+    /// The client has not come back after the pause that began with the release of this attempt.
+    PauseOver(Name, GrantId),
 }
 
 impl Timers {
@@ -82,7 +90,12 @@ impl Timers {
     }
 
     pub(super) fn ask_again_at(&self, at_us: u64, id: GrantId, alarm: u64) {
-        self.add(at_us, Action::AskAgain(id, alarm));
+        self.add(at_us, Action::Due(Due::AskAgain(id, alarm)));
+    }
+
+    /// Has the session's link end a pause then.
+    pub(super) fn end_pause_at(self: &Arc<Self>, at_us: u64, name: Name, id: GrantId) -> Alarm {
+        self.alarm(at_us, Action::Due(Due::PauseOver(name, id)))
     }
 
     /// Runs the work on the caller's runtime, until the session's thread takes it over.
@@ -134,14 +147,14 @@ impl Timers {
         self: Arc<Self>,
         world: Arc<dyn World>,
         is_over: impl Fn() -> bool + Send + 'static,
-        ask_again: impl Fn(GrantId, u64) + Send + 'static,
+        handle: impl Fn(Due) + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
         let keeper = Keeper::begin(self);
         async move {
             let timers = &keeper.0;
             while !is_over() {
                 let now_us = world.now_us();
-                let sleep_us = timers.ring(now_us, &ask_again);
+                let sleep_us = timers.ring(now_us, &handle);
                 let adopted = std::mem::take(&mut timers.state().adopted);
                 adopted.into_iter().for_each(|work| drop(world.spawn(work)));
                 let mut slept = world.sleep(Duration::from_micros(sleep_us));
@@ -156,7 +169,7 @@ impl Timers {
     }
 
     /// Rings all alarms that are due, and returns the time until the next one.
-    fn ring(&self, now_us: u64, ask_again: impl Fn(GrantId, u64)) -> u64 {
+    fn ring(&self, now_us: u64, handle: impl Fn(Due)) -> u64 {
         let mut state = self.state();
         let later = state.alarms.split_off(&(now_us + 1, 0));
         let due = std::mem::replace(&mut state.alarms, later);
@@ -168,7 +181,7 @@ impl Timers {
             match action {
                 // Without a receiver the round is already decided.
                 Action::EndWait(round) => drop(round.send(())),
-                Action::AskAgain(id, alarm) => ask_again(id, alarm),
+                Action::Due(due) => handle(due),
                 Action::TakeOver(work) => self.take_over(&work, now_us),
             }
         }

@@ -58,8 +58,8 @@ fn a_keeper_that_ends_leaves_its_alarms_to_the_other() {
     let keep = || (Arc::clone(&timers), Arc::clone(&world) as Arc<dyn World>);
     let context = &mut Context::from_waker(Waker::noop());
     let ((old, old_world), (new, new_world)) = (keep(), keep());
-    let mut old = pin!(old.keep(old_world, move || ends.load(Ordering::Relaxed), |_, _| {}));
-    let mut new = pin!(new.keep(new_world, || false, |_, _| {}));
+    let mut old = pin!(old.keep(old_world, move || ends.load(Ordering::Relaxed), |_| {}));
+    let mut new = pin!(new.keep(new_world, || false, |_| {}));
     assert!(old.as_mut().poll(context).is_pending() && new.as_mut().poll(context).is_pending());
     // This wakes the old keeper, which is over.
     let mut first = pin!(timers.at(10));
@@ -84,7 +84,7 @@ fn work_is_adopted_before_the_first_poll_of_the_keeper() {
     };
     adopt(&here);
     assert_eq!(Arc::strong_count(&here), 1, "there is no keeper");
-    let keep = Arc::clone(&timers).keep(world, || false, |_, _| {});
+    let keep = Arc::clone(&timers).keep(world, || false, |_| {});
     adopt(&held);
     assert_eq!(Arc::strong_count(&held), 2, "dropped");
     drop(keep);

@@ -204,7 +204,7 @@ static TABLE: [Row; 38] = {
         Row { script: NodeRenew, family: Node, name: "node/renew", own: include_str!("node/renew.lua"),
             flags: AllowOom, arguments: 3..=3, each: 1, replies: &["RENEWED", "FILLED", "LOST", "LATE"] },
         Row { script: NodeGiveBack, family: Node, name: "node/give_back", own: include_str!("node/give_back.lua"),
-            flags: AllowOom, arguments: 2..=3, each: 0, replies: &["GIVEN"] },
+            flags: AllowOom, arguments: 2..=4, each: 0, replies: &["GIVEN"] },
         Row { script: NodeCoolDown, family: Node, name: "node/cool_down", own: include_str!("node/cool_down.lua"),
             flags: AllowOom, arguments: 3..=3, each: 0, replies: &["GIVEN"] },
         Row { script: NodeRevoke, family: Node, name: "node/revoke", own: include_str!("node/revoke.lua"),

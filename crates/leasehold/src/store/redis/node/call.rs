@@ -30,6 +30,12 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
                 None => call,
             }
         }
+        Request::Pause { id, upto, notice_ms } => Call::begin(Script::NodeGiveBack, 1)
+            .and(key)
+            .and(Fields::new().id(id))
+            .and(Fields::new().decimal(upto.get(), field!(TOKEN.number)))
+            .and("")
+            .and((below(*notice_ms, LENGTH_END, "notice")? * 1000).to_string()),
         Request::CoolDown { id, upto, for_ms } => Call::begin(Script::NodeCoolDown, 1)
             .and(key)
             .and(Fields::new().id(id))

@@ -39,7 +39,7 @@ impl From<&Request> for To {
                 Self::Ask { token: ask.token, range: ask.range.clamp(1, RANGE_END), lease_ms: ask.lease_ms }
             }
             Request::Renew(renewal) => Self::from(renewal),
-            Request::GiveBack { .. } | Request::CoolDown { .. } => Self::GiveBack,
+            Request::GiveBack { .. } | Request::Pause { .. } | Request::CoolDown { .. } => Self::GiveBack,
             Request::Revoke { .. } | Request::Settle | Request::Inspect => Self::Other,
         }
     }

@@ -29,5 +29,5 @@ local called, called_ticket, called_until
 local front = string.match(name, '^[^{]*')
 local queue = sub(front, 1, -2) .. 'q:' .. sub(name, #front + 1)
 -- `head`: the first waiter, if it was read. `has_called`: C if this script has called a waiter. `told`: messages to
--- publish: channel, text, channel, text.
-local head, head_ticket, has_called, told, is_queue_new = nil, nil, '-', nil, false
+-- publish: channel, text, channel, text. `notice`: see next.lua.
+local head, head_ticket, has_called, told, is_queue_new, notice = nil, nil, '-', nil, false, nil

@@ -1,5 +1,5 @@
--- vote: the short path of a request for a vote that is free, when nobody waits. Returns the reply if the vote is given. The
--- long path would do and return the same.
+-- vote: the short path of a request for a vote that is free, when nobody waits, or in the pause of a run. Returns the reply
+-- if the vote is given. The long path would do and return the same.
 local sub, format = string.sub, string.format
 local range, last, keep = sub(ARGV[5], TAIL.range), ARGV[7], nil
 if range == '00000001' or ahead_us + range <= 1000000 then
@@ -11,8 +11,19 @@ if range == '00000001' or ahead_us + range <= 1000000 then
     return 'G' .. now
   end
   -- An error is a table: its # is 0.
-  if #found == NODE.size and sub(found, NODE.version.to.called) == 'lq1FN-' and sub(found, NODE.highest) < ARGV[3] then
-    local kept, until_us = sub(found, NODE.keep), now + ARGV[4] * 1000 + 60000000
+  local begins = #found == NODE.size and sub(found, NODE.highest) < ARGV[3] and sub(found, NODE.version.to.called)
+  local kept, until_us = begins and sub(found, NODE.keep), now + ARGV[4] * 1000 + 60000000
+  if begins == 'lq1FO-' and kept - until_us >= 0 then
+    -- The attempt must not wait here: it would leave the queue.
+    local name = KEYS[1]
+    local front = string.match(name, '^[^{]*')
+    local queue = sub(front, 1, -2) .. 'q:' .. sub(name, #front + 1)
+    local at = redis.call('ZMSCORE', queue, ARGV[2] .. 's', ARGV[2] .. 'r')
+    if not at[1] and not at[2] then
+      redis.call('SET', KEYS[1], 'lq1HO-' .. last .. sub(found, NODE.keep.from) .. rear, 'KEEPTTL')
+      return 'GRANTED ' .. now .. ' ' .. last .. ' O - ' .. ARGV[3] .. ' ' .. range .. ' ' .. now .. ' ' .. ARGV[4]
+    end
+  elseif begins == 'lq1FN-' then
     -- Mostly it is kept for long enough. Writing a new end and a new time to live would be a quarter of the cost of
     -- this script.
     if kept - until_us >= 0 then

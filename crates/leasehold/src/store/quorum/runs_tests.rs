@@ -1,0 +1,143 @@
+//! How long a run lasts, and which clients have one.
+
+use std::sync::Arc;
+
+use leasehold_spec::limits::RUN_MAX_US;
+use leasehold_spec::{Hears, Place, SessionId, Take};
+
+use super::*;
+use crate::store::quorum::timers::Timers;
+
+const LEASE_MS: u64 = 30_000;
+const RTT_US: u64 = 100;
+
+/// One client that uses one lock, and its clock.
+struct Client {
+    runs: Runs,
+    timers: Arc<Timers>,
+    name: Name,
+    now_us: u64,
+    counter: u64,
+}
+
+impl Client {
+    fn new() -> Self {
+        let name = Name::new("a").unwrap();
+        Self { runs: Runs::default(), timers: Arc::default(), name, now_us: 1_000_000, counter: 0 }
+    }
+
+    fn id(&self) -> GrantId {
+        GrantId { session: SessionId(1), counter: self.counter, nonce: 0 }
+    }
+
+    /// Asks after a pause of this length, and is granted the lock.
+    fn acquire(&mut self, after_us: u64, range: u64, order: Order) {
+        self.now_us += after_us;
+        self.counter += 1;
+        let place = Place { ticket: None, claim_ms: 1_000, limit_ms: None, hears: Hears::Listens, order };
+        let acquire = Acquire {
+            id: self.id(),
+            lease_ms: LEASE_MS,
+            range,
+            not_after_us: self.now_us,
+            patience: Patience::Queue(place),
+            label: String::new(),
+            take: Take::MUTEX,
+        };
+        self.runs.note_ask(&self.name, &acquire, self.now_us, || RTT_US);
+        self.runs.note_grant(&self.name, &acquire.id, self.now_us);
+    }
+
+    fn release(&mut self, was_passed: bool, others: Contention) -> Option<Pause> {
+        let pause = self.runs.begin_release(&self.name, self.id(), was_passed, self.now_us);
+        let alarm = || self.timers.end_pause_at(u64::MAX, self.name.clone(), self.id());
+        self.runs.note_release(&self.name, &self.id(), others, self.now_us, alarm);
+        pause
+    }
+
+    /// Takes the lock once, so that it is known that others wait, and comes back at once.
+    fn returned() -> Self {
+        let mut client = Self::new();
+        client.acquire(0, 64, Order::Relaxed);
+        assert_eq!(client.release(false, Contention::Others), None, "nobody knows yet that it comes back");
+        client.acquire(50, 64, Order::Relaxed);
+        client
+    }
+}
+
+#[test]
+fn a_client_that_comes_back_at_once_pauses_while_others_wait() {
+    let mut client = Client::returned();
+    assert_eq!(client.release(false, Contention::Others), Some(Pause { notice_ms: NOTICE_MS }));
+    client.acquire(50, 64, Order::Relaxed);
+    assert_eq!(client.release(false, Contention::Others), Some(Pause { notice_ms: 0 }), "the waiters are notified");
+}
+
+#[test]
+fn a_run_ends_after_its_passes() {
+    let mut client = Client::returned();
+    for _ in 0..RUN_PASSES {
+        assert!(client.release(false, Contention::Others).is_some());
+        client.acquire(1, 64, Order::Relaxed);
+    }
+    assert_eq!(client.release(false, Contention::Others), None);
+    client.acquire(1, 64, Order::Relaxed);
+    assert_eq!(client.release(false, Contention::Others), Some(Pause { notice_ms: NOTICE_MS }), "the next run begins");
+}
+
+#[test]
+fn a_run_ends_after_its_time() {
+    let mut client = Client::returned();
+    client.now_us += RUN_MAX_US - 1;
+    assert!(client.release(false, Contention::Others).is_some());
+    client.acquire(1, 64, Order::Relaxed);
+    assert_eq!(client.release(false, Contention::Others), None);
+}
+
+#[test]
+fn a_client_that_comes_back_late_does_not_pause() {
+    let mut client = Client::returned();
+    assert!(client.release(false, Contention::Others).is_some());
+    client.acquire(BACK_US + 1, 64, Order::Relaxed);
+    assert_eq!(client.release(false, Contention::Others), None);
+}
+
+#[test]
+fn only_a_relaxed_lease_that_may_be_handed_on_has_a_run() {
+    for (range, order) in [(1, Order::Relaxed), (64, Order::Strict)] {
+        let mut client = Client::new();
+        client.acquire(0, 64, Order::Relaxed);
+        client.release(false, Contention::Others);
+        client.acquire(50, range, order);
+        assert_eq!(client.release(false, Contention::Others), None, "{range}, {order:?}");
+    }
+}
+
+#[test]
+fn a_lease_that_was_handed_on_inside_the_client_ends_the_run() {
+    let mut client = Client::returned();
+    assert_eq!(client.release(true, Contention::Others), None);
+}
+
+#[test]
+fn nothing_is_kept_of_a_lock_that_nobody_waits_for() {
+    let mut client = Client::returned();
+    assert!(client.release(false, Contention::None).is_some());
+    assert!(client.runs.runs().is_empty());
+    client.acquire(50, 64, Order::Relaxed);
+    assert_eq!(client.release(false, Contention::None), None);
+}
+
+#[test]
+fn an_ask_ends_the_pause_and_otherwise_the_alarm_does() {
+    let mut client = Client::returned();
+    assert!(client.release(false, Contention::Others).is_some());
+    let paused = client.id();
+    client.acquire(50, 64, Order::Relaxed);
+    assert!(!client.runs.end_pause(&client.name, &paused), "the client has come back");
+    assert!(client.release(false, Contention::Others).is_some());
+    assert!(client.runs.end_pause(&client.name, &client.id()));
+    client.acquire(50, 64, Order::Relaxed);
+    assert_eq!(client.release(false, Contention::Others), None, "the waiter was called");
+    assert_eq!(client.runs.end_pauses(), []);
+}
