@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Leasehold, Released};
 use leasehold_spec::Token;
 use leasehold_spec::node::Record;
-use leasehold_testkit::voters::Voters;
+use leasehold_testkit::voters::{Mood, Voters};
 use tokio::task::{JoinHandle, yield_now};
 
 use crate::played::{client, granted, voters};
@@ -36,13 +36,21 @@ fn repeat(client: Leasehold, ends: &Arc<AtomicBool>, inside: &Arc<AtomicU32>, is
 
 /// Returns how often the lock went from one client to another, and how often it was taken, by three clients in a second.
 async fn changes(is_fair: bool) -> (usize, usize) {
+    changes_while(is_fair, None).await
+}
+
+/// The same, while a node behaves like this for a while.
+async fn changes_while(is_fair: bool, mood: Option<Mood>) -> (usize, usize) {
     let voters = Arc::new(voters(3));
     let (ends, inside) = (Arc::default(), Arc::default());
     let mut clients = Vec::new();
     for _ in 0..3 {
         clients.push(repeat(client(&voters).await, &ends, &inside, is_fair));
     }
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    for mood in [mood, None] {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        voters.nodes[0].be(mood.unwrap_or(Mood::Answers));
+    }
     ends.store(true, Ordering::Relaxed);
     let mut grants = Vec::new();
     for (number, client) in clients.into_iter().enumerate() {
@@ -67,6 +75,15 @@ async fn clients_that_come_back_at_once_are_served_again_in_turn() {
 async fn fair_clients_take_turns() {
     let (changes, grants) = changes(true).await;
     assert!(changes * 2 > grants, "most grants follow a grant of another client");
+}
+
+/// In a run a client asks a bare majority, and this node may be part of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_lost_in_a_run_stops_nobody() {
+    for mood in [Mood::Dead, Mood::Stopped, Mood::Mute] {
+        let (changes, grants) = changes_while(false, Some(mood)).await;
+        assert!(changes * 2 < grants, "{mood:?}");
+    }
 }
 
 /// Returns whether a majority is free while somebody waits, and calls nobody.

@@ -18,11 +18,11 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::node::{Ask, Request, Wait};
 use leasehold_spec::{Acquire, Answer, GrantId, Joined, Name, Outcome, Patience, Token};
 
-use super::attempts::{Held, Series, Win};
+use super::attempts::{Held, Nodes, Series, Win};
 use super::collect::{self, Question, answer};
 use super::give_back::{self, LostRound, return_if_over};
 use super::links::Links;
-use super::shared::Shared;
+use super::schedule::{WHILE_MIN_US, random_while_us, schedule};
 use super::tally::{Refusal, RoundResult, Tally};
 use crate::store::Fault;
 
@@ -33,11 +33,6 @@ const ROUNDS: u32 = 4;
 const TRIES: u32 = 3;
 /// When to re-check a holder of which nothing is known.
 const UNKNOWN_US: u64 = 1_000_000;
-/// When to ask again if too few nodes vote.
-const TOO_FEW_US: u64 = 250_000;
-/// The shortest random time before another round, and the longest.
-const WHILE_MIN_US: u64 = 2_000;
-const WHILE_MAX_US: u64 = 500_000;
 /// The last entry of the statistics counts all grants with at least as many rounds.
 const MOST_ROUNDS: usize = 64;
 
@@ -182,6 +177,7 @@ impl Rounds<'_> {
     async fn run(&self) -> (RoundResult, Tally) {
         let Self { links, acquire, .. } = *self;
         let (mut tally, mut token, mut is_held) = (Tally::new(links.shared.nodes()), Token::NONE, false);
+        let mut near = links.shared.runs.near(self.name, &acquire.id);
         for _ in 0..ROUNDS {
             let now_us = links.now_us();
             let Some(round) = self.begin(now_us) else {
@@ -194,7 +190,19 @@ impl Rounds<'_> {
                 let about = links.shared.propose(self.name, now_us);
                 links.shared.attempts().propose(&acquire.id, about)
             });
-            let mut question = self.ask(token, now_us);
+            if let Some(near) = near.take().filter(|_| held.is_none()) {
+                let mut question = self.ask(token, now_us, near);
+                let until_us = now_us + links.shared.near_us(acquire.lease_ms);
+                let result = question.collect(until_us, |tally| tally.round(token)).await;
+                if let Some(RoundResult::Won { token, range, until_us }) = result {
+                    return self.win(question, round, (token, range), until_us);
+                }
+                // The next round replaces these votes.
+                hit(Mark::NearMissed);
+                tally = question.finish();
+                continue;
+            }
+            let mut question = self.ask(token, now_us, Nodes::ALL);
             let within_us = links.shared.timeout_us(acquire.lease_ms);
             let result = question.count(within_us, |tally| tally.round(token)).await.unwrap_or(RoundResult::TooFew);
             if !question.fan.is_empty() {
@@ -243,12 +251,15 @@ impl Rounds<'_> {
         attempts.begin_round(&self.acquire.id, now_us)
     }
 
-    fn ask(&self, token: Token, now_us: u64) -> Question {
+    fn ask(&self, token: Token, now_us: u64, nodes: Nodes) -> Question {
         let Self { links, name, acquire, wait } = *self;
         let (id, shared) = (acquire.id, &links.shared);
         let within_us = shared.timeout_us(acquire.lease_ms);
         // If the node's clock is unknown, the node refuses the request as late. The refusal contains the time.
         let question = Question::of(links, |node| {
+            if !nodes.has(node) {
+                return None;
+            }
             let ask = Ask {
                 id,
                 token,
@@ -290,7 +301,7 @@ impl Rounds<'_> {
         };
         let tally = match win {
             Win::Held => {
-                links.shared.runs.note_grant(name, &id, links.now_us());
+                links.shared.runs.note_grant(name, &id, question.tally.voters(token), links.now_us());
                 GRANTS[(round as usize).clamp(1, MOST_ROUNDS) - 1].fetch_add(1, Ordering::Relaxed);
                 return (RoundResult::Won { token, range, until_us }, question.finish());
             }
@@ -325,72 +336,4 @@ impl Drop for SeriesGuard<'_> {
             waiting.end(self.series);
         }
     }
-}
-
-/// Why a waiter has lost its round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RoundEnd {
-    /// There is a holder.
-    Held,
-    /// There is no holder yet, and another waiter was called.
-    Called,
-    /// There is no holder.
-    Split,
-    /// Too few nodes vote.
-    TooFew,
-}
-
-impl From<Refusal> for RoundEnd {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal { is_held: true, .. } => Self::Held,
-            Refusal { is_called: true, .. } => Self::Called,
-            _ => Self::Split,
-        }
-    }
-}
-
-/// Schedules the next round of a waiter that has lost one.
-pub(super) fn schedule(shared: &Shared, id: &GrantId, end: RoundEnd) {
-    let (calls, splits) = {
-        let mut attempts = shared.attempts();
-        let Some(waiting) = attempts.waiting(id) else { return };
-        waiting.splits = if end == RoundEnd::Held { 0 } else { waiting.splits + 1 };
-        (waiting.calls(), waiting.splits)
-    };
-    let now_us = shared.now_us();
-    match end {
-        // The calls arrived during the round.
-        _ if calls >= shared.majority() => {
-            hit(Mark::CalledInRound);
-            set_alarm(shared, id, now_us + random_while_us(shared, splits));
-        }
-        RoundEnd::Held if calls > 0 => set_alarm(shared, id, now_us + shared.timeout_us(u64::MAX)),
-        // The release of the holder calls the waiter.
-        RoundEnd::Held => {}
-        // A round would disturb the called waiter. Its release calls the next one. If it does not win, no message may come.
-        RoundEnd::Called => {
-            let while_us = random_while_us(shared, splits);
-            set_alarm(shared, id, now_us + while_us.max(shared.timeout_us(u64::MAX)));
-        }
-        RoundEnd::Split => set_alarm(shared, id, now_us + random_while_us(shared, splits)),
-        RoundEnd::TooFew => set_alarm(shared, id, now_us + TOO_FEW_US),
-    }
-}
-
-/// Has a waiter ask again at this time, unless another alarm is set or a round begins before.
-pub(super) fn set_alarm(shared: &Shared, id: &GrantId, at_us: u64) {
-    if let Some(waiting) = shared.attempts().waiting(id) {
-        waiting.alarm += 1;
-        shared.timers.ask_again_at(at_us, *id, waiting.alarm);
-    }
-}
-
-/// Returns a random time, which doubles with each lost round. The first is about one round trip.
-fn random_while_us(shared: &Shared, lost: u32) -> u64 {
-    let mut random = [0; 8];
-    shared.world.random(&mut random);
-    let about_us = (2 * shared.rtt_us()).max(WHILE_MIN_US) << lost.min(8);
-    let about_us = about_us.min(WHILE_MAX_US);
-    about_us / 2 + u64::from_ne_bytes(random) % about_us
 }

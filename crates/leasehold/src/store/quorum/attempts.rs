@@ -44,7 +44,13 @@ pub(super) struct Nodes(u16);
 impl Nodes {
     /// The most nodes that a set can have.
     pub(super) const MOST: usize = u16::BITS as usize;
-    const ALL: Self = Self(u16::MAX);
+    pub(super) const ALL: Self = Self(u16::MAX);
+
+    pub(super) fn of(nodes: impl Iterator<Item = usize>) -> Self {
+        let mut set = Self::default();
+        nodes.for_each(|node| set.add(node));
+        set
+    }
 
     pub(super) fn has(self, node: usize) -> bool {
         self.0 & 1 << node != 0

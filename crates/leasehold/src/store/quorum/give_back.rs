@@ -182,10 +182,11 @@ pub(super) fn at_all(links: &Arc<Links>, debt: &Debt, traces: Traces, pause: Opt
     Question::of(links, |node| at(links, node, debt, traces, pause))
 }
 
-/// Gives a vote back at one node. The attempt keeps a later vote for a larger token. If the node cannot be reached, the
-/// vote becomes a debt. A node that was never asked gets no debt: the number of debts has a limit.
+/// Gives a vote back at one node. A node that was not asked in a run needs no pause. The attempt keeps a later vote for a
+/// larger token. If the node cannot be reached, the vote becomes a debt. A node that was never asked gets no debt: the
+/// number of debts has a limit.
 fn at(links: &Arc<Links>, node: usize, debt: &Debt, traces: Traces, pause: Option<Pause>) -> Option<Pending<Ballot>> {
-    if !traces.asked.has(node) && links.to(node).is_none() {
+    if !traces.asked.has(node) && (pause.is_some() || links.to(node).is_none()) {
         return None;
     }
     pay(links, node, debt.clone(), (traces.wait, pause))

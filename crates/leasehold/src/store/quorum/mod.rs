@@ -13,6 +13,7 @@
 //! | `connector.rs` | connects a node, reconnects it, and receives its messages |
 //! | `queue.rs` | calls and alarms of a waiter, which begin its next rounds |
 //! | `acquire.rs`, `renew.rs`, `release.rs`, `inspect.rs` | the operations: one in each file |
+//! | `schedule.rs` | when a waiter that has lost a round asks again |
 //! | `give_back.rs` | the votes of lost rounds and of ended attempts go back |
 //! | `collect.rs` | one question to the nodes, and their answers until enough have arrived |
 //! | `links.rs` | the connections of one link |
@@ -43,6 +44,7 @@ mod queue;
 mod release;
 mod renew;
 mod runs;
+mod schedule;
 mod shared;
 mod tally;
 mod timers;

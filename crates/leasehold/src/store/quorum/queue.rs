@@ -10,10 +10,11 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::{Delivery, Event, GrantId, Name, Rest, Token};
 use tokio::task::unconstrained;
 
-use super::acquire::{self, RoundEnd, schedule, series_us, set_alarm};
+use super::acquire::{self, series_us};
 use super::attempts::{Call, Waiting};
 use super::give_back;
 use super::links::Links;
+use super::schedule::{RoundEnd, schedule, set_alarm};
 use super::tally::RoundResult;
 use crate::store::Message;
 

@@ -6,7 +6,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Outcome, Token, Was};
 
-use super::attempts::Traces;
+use super::attempts::{Nodes, Traces};
 use super::collect::answer;
 use super::give_back;
 use super::links::Links;
@@ -85,6 +85,16 @@ async fn end(
     let until_us = cools_until_us.max(give_back::longest_lease_end_us(&links));
     let debt = Debt { name, id, upto: Token::HIGHEST, until_us, cools_until_us };
     let mut question = give_back::at_all(&links, &debt, traces, pause);
+    if pause.is_some() {
+        let until_us = begun_us + links.shared.near_us(u64::MAX);
+        let paused = question.collect(until_us, Tally::release).await;
+        if !matches!(paused, Some(ReleaseResult::Done(_))) {
+            // Only a majority was asked, and it has not answered: all nodes give back, and call.
+            links.shared.runs.end_pause(&debt.name, &id);
+            question.finish();
+            question = give_back::at_all(&links, &debt, Traces { asked: Nodes::ALL, wait: None }, None);
+        }
+    }
     let result = tokio::select! {
         biased;
         result = question.count(WITHIN_US, Tally::release) => result,

@@ -8,8 +8,8 @@
 //!    that again after its next release.
 //! 2. That release is a *pause*: the nodes take the vote back, and call nobody. At the first pause of a run they notify the
 //!    next waiters, who ask by themselves after [`NOTICE_MS`], even if this client is dead by then.
-//! 3. If the client comes back, its round wins as if nobody waited. If it does not within a millisecond, the session's
-//!    thread has the nodes call the next waiter.
+//! 3. If the client comes back, its round wins as if nobody waited. It asks only the majority that voted for it last. If it
+//!    does not come back within a millisecond, the session's thread has the nodes call the next waiter.
 //! 4. The release at the end of the run is an ordinary one, which calls the next waiter.
 //!
 //! The lock is free in a pause, so no promise depends on this file: it only chooses who is called, and when. A client that
@@ -23,6 +23,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, Contention, GrantId, Name, Order, Patience};
 
+use super::attempts::Nodes;
 use super::timers::Alarm;
 
 /// After this time the next waiters ask by themselves. It is longer than a run with short sections, so that they need not
@@ -58,8 +59,16 @@ struct Run {
     began_us: Option<u64>,
     /// The number of pauses in the run.
     passes: u32,
+    /// The nodes whose votes won the last round: the majority that replied first.
+    near: Nodes,
     /// The attempt whose release began the pause; and, once the release has its answer, the alarm that ends the pause.
     paused: Option<(GrantId, Option<Alarm>)>,
+}
+
+impl Run {
+    fn is_back(&self, id: &GrantId) -> bool {
+        self.back.is_some_and(|(back, _)| back == *id)
+    }
 }
 
 impl Runs {
@@ -80,11 +89,18 @@ impl Runs {
     }
 
     /// Notes a grant. The time of a run counts from its first grant.
-    pub(super) fn note_grant(&self, name: &Name, id: &GrantId, now_us: u64) {
+    pub(super) fn note_grant(&self, name: &Name, id: &GrantId, near: Nodes, now_us: u64) {
         let mut runs = self.runs();
-        if let Some(run) = runs.get_mut(name).filter(|run| run.back.is_some_and(|(back, _)| back == *id)) {
+        if let Some(run) = runs.get_mut(name).filter(|run| run.is_back(id)) {
             run.began_us.get_or_insert(now_us);
+            run.near = near;
         }
+    }
+
+    /// Returns the nodes that an attempt asks first, if it has come back in a run: those that voted for the client in its
+    /// last round. A majority is enough. They are free, because the last release was a pause.
+    pub(super) fn near(&self, name: &Name, id: &GrantId) -> Option<Nodes> {
+        self.runs().get(name).filter(|run| run.is_back(id) && run.passes > 0).map(|run| run.near)
     }
 
     /// Begins a release. Returns the pause if the client is expected to come back, and may. `was_passed`: the lease was

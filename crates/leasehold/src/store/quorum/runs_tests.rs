@@ -18,12 +18,19 @@ struct Client {
     name: Name,
     now_us: u64,
     counter: u64,
+    /// The nodes that its last acquire asks first.
+    near: Option<Nodes>,
+}
+
+/// The nodes that vote for the client first.
+fn near() -> Nodes {
+    Nodes::of([0, 2].into_iter())
 }
 
 impl Client {
     fn new() -> Self {
         let name = Name::new("a").unwrap();
-        Self { runs: Runs::default(), timers: Arc::default(), name, now_us: 1_000_000, counter: 0 }
+        Self { runs: Runs::default(), timers: Arc::default(), name, now_us: 1_000_000, counter: 0, near: None }
     }
 
     fn id(&self) -> GrantId {
@@ -45,7 +52,8 @@ impl Client {
             take: Take::MUTEX,
         };
         self.runs.note_ask(&self.name, &acquire, self.now_us, || RTT_US);
-        self.runs.note_grant(&self.name, &acquire.id, self.now_us);
+        self.near = self.runs.near(&self.name, &acquire.id);
+        self.runs.note_grant(&self.name, &acquire.id, near(), self.now_us);
     }
 
     fn release(&mut self, was_passed: bool, others: Contention) -> Option<Pause> {
@@ -140,4 +148,16 @@ fn an_ask_ends_the_pause_and_otherwise_the_alarm_does() {
     client.acquire(50, 64, Order::Relaxed);
     assert_eq!(client.release(false, Contention::Others), None, "the waiter was called");
     assert_eq!(client.runs.end_pauses(), []);
+}
+
+#[test]
+fn a_client_that_comes_back_in_a_run_asks_the_nodes_that_voted_for_it() {
+    let mut client = Client::returned();
+    assert_eq!(client.near, None, "the last release was no pause");
+    assert!(client.release(false, Contention::Others).is_some());
+    client.acquire(50, 64, Order::Relaxed);
+    assert_eq!(client.near, Some(near()));
+    client.release(true, Contention::Others);
+    client.acquire(50, 64, Order::Relaxed);
+    assert_eq!(client.near, None, "the run was over");
 }

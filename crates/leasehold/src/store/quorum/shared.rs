@@ -21,6 +21,8 @@ use crate::world::{Pending, World};
 
 /// The time that a node has for an answer, in addition to the round trip.
 const ANSWER_US: u64 = 50_000;
+/// The time that a majority has which is asked alone, in addition to four round trips.
+const NEAR_US: u64 = 2_000;
 /// The most names that are remembered. A name is ahead of the clock for as many microseconds as its grant has tokens, about
 /// a millisecond, unless a clock is wrong.
 const NAMES: usize = 4_096;
@@ -150,6 +152,11 @@ impl Shared {
     /// Returns how long nodes may take for an answer: far less than the lease that the answer is part of.
     pub(super) fn timeout_us(&self, lease_ms: u64) -> u64 {
         (ANSWER_US + self.rtt_us()).min(lease_ms.saturating_mul(100)).min(NOT_AFTER_MAX_US)
+    }
+
+    /// Returns how long a majority may take that is asked alone: then the other nodes are asked, too.
+    pub(super) fn near_us(&self, lease_ms: u64) -> u64 {
+        (NEAR_US + 4 * self.rtt_us()).min(self.timeout_us(lease_ms))
     }
 
     /// Notes the run ID of a node. If another node has the same, the two are one server, and this returns the other node.

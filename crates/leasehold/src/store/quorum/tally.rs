@@ -7,6 +7,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::node::{Said, Vote};
 use leasehold_spec::{Contention, Holder, LostHow, Outcome, PublicId, Token, Was};
 
+use super::attempts::Nodes;
 use crate::error::ErrorKind;
 
 /// Ends that differ by less count as one: a waiter re-checks a little late rather than twice.
@@ -214,6 +215,13 @@ impl Tally {
             Ballot::Cast { sent_us, vote } => Some((*sent_us, &**vote)),
             _ => None,
         })
+    }
+
+    /// Returns the nodes that have voted for this token.
+    pub(super) fn voters(&self, token: Token) -> Nodes {
+        let is_voter =
+            |node: &usize| matches!(self.said(*node), Some(Said::Granted { token: granted, .. }) if *granted == token);
+        Nodes::of((0..self.ballots.len()).filter(is_voter))
     }
 
     /// Decides a round for this token. `None` while it is undecided.

@@ -1,0 +1,81 @@
+//! When a waiter that has lost a round asks again.
+
+use leasehold_spec::GrantId;
+use leasehold_spec::mark::{Mark, hit};
+
+use super::shared::Shared;
+use super::tally::Refusal;
+
+/// When to ask again if too few nodes vote.
+const TOO_FEW_US: u64 = 250_000;
+/// The shortest random time before another round, and the longest.
+pub(super) const WHILE_MIN_US: u64 = 2_000;
+const WHILE_MAX_US: u64 = 500_000;
+
+/// Why a waiter has lost its round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoundEnd {
+    /// There is a holder.
+    Held,
+    /// There is no holder yet, and another waiter was called.
+    Called,
+    /// There is no holder.
+    Split,
+    /// Too few nodes vote.
+    TooFew,
+}
+
+impl From<Refusal> for RoundEnd {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal { is_held: true, .. } => Self::Held,
+            Refusal { is_called: true, .. } => Self::Called,
+            _ => Self::Split,
+        }
+    }
+}
+
+/// Schedules the next round of a waiter that has lost one.
+pub(super) fn schedule(shared: &Shared, id: &GrantId, end: RoundEnd) {
+    let (calls, splits) = {
+        let mut attempts = shared.attempts();
+        let Some(waiting) = attempts.waiting(id) else { return };
+        waiting.splits = if end == RoundEnd::Held { 0 } else { waiting.splits + 1 };
+        (waiting.calls(), waiting.splits)
+    };
+    let now_us = shared.now_us();
+    match end {
+        // The calls arrived during the round.
+        _ if calls >= shared.majority() => {
+            hit(Mark::CalledInRound);
+            set_alarm(shared, id, now_us + random_while_us(shared, splits));
+        }
+        RoundEnd::Held if calls > 0 => set_alarm(shared, id, now_us + shared.timeout_us(u64::MAX)),
+        // The release of the holder calls the waiter.
+        RoundEnd::Held => {}
+        // A round would disturb the called waiter. Its release calls the next one. If it does not win, no message may come.
+        RoundEnd::Called => {
+            let while_us = random_while_us(shared, splits);
+            set_alarm(shared, id, now_us + while_us.max(shared.timeout_us(u64::MAX)));
+        }
+        RoundEnd::Split => set_alarm(shared, id, now_us + random_while_us(shared, splits)),
+        RoundEnd::TooFew => set_alarm(shared, id, now_us + TOO_FEW_US),
+    }
+}
+
+/// Has a waiter ask again at this time, unless another alarm is set or a round begins before.
+pub(super) fn set_alarm(shared: &Shared, id: &GrantId, at_us: u64) {
+    if let Some(waiting) = shared.attempts().waiting(id) {
+        waiting.alarm += 1;
+        shared.timers.ask_again_at(at_us, *id, waiting.alarm);
+    }
+}
+
+/// Returns a random time, which doubles with each lost round. The first is about one round trip.
+pub(super) fn random_while_us(shared: &Shared, lost: u32) -> u64 {
+    let mut random = [0; 8];
+    shared.world.random(&mut random);
+    let about_us = (2 * shared.rtt_us()).max(WHILE_MIN_US) << lost.min(8);
+    let about_us = about_us.min(WHILE_MAX_US);
+    about_us / 2 + u64::from_ne_bytes(random) % about_us
+}
