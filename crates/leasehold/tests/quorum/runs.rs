@@ -39,7 +39,20 @@ async fn changes(is_fair: bool) -> (usize, usize) {
     changes_while(is_fair, None).await
 }
 
-/// The same, while a node behaves like this for a while.
+/// Takes the lock in the pauses of others, until `ends`.
+fn repeat_try(client: Leasehold, ends: &Arc<AtomicBool>, inside: &Arc<AtomicU32>) -> JoinHandle<()> {
+    let (ends, inside) = (Arc::clone(ends), Arc::clone(inside));
+    tokio::spawn(async move {
+        while !ends.load(Ordering::Relaxed) {
+            let Ok(Some(guard)) = client.mutex("a").try_lock().await else { continue };
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
+            assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
+            assert_eq!(guard.release().await.unwrap(), Released::Released);
+        }
+    })
+}
+
+/// The same, while a node behaves like this for a while, and another client tries.
 async fn changes_while(is_fair: bool, mood: Option<Mood>) -> (usize, usize) {
     let voters = Arc::new(voters(3));
     let (ends, inside) = (Arc::default(), Arc::default());
@@ -47,6 +60,10 @@ async fn changes_while(is_fair: bool, mood: Option<Mood>) -> (usize, usize) {
     for _ in 0..3 {
         clients.push(repeat(client(&voters).await, &ends, &inside, is_fair));
     }
+    let trying = match mood {
+        Some(_) => Some(repeat_try(client(&voters).await, &ends, &inside)),
+        None => None,
+    };
     for mood in [mood, None] {
         tokio::time::sleep(Duration::from_millis(500)).await;
         voters.nodes[0].be(mood.unwrap_or(Mood::Answers));
@@ -56,8 +73,11 @@ async fn changes_while(is_fair: bool, mood: Option<Mood>) -> (usize, usize) {
     for (number, client) in clients.into_iter().enumerate() {
         let tokens = tokio::time::timeout(LONG, client).await.expect("no client waits for ever").unwrap();
         assert!(tokens.is_sorted());
-        assert!(tokens.len() > 1, "each client is served: {number} is not");
+        assert!(tokens.len() > 1 || mood.is_some(), "each client is served: {number} is not");
         grants.extend(tokens.into_iter().map(|token| (token, number)));
+    }
+    if let Some(trying) = trying {
+        trying.await.unwrap();
     }
     grants.sort_unstable();
     let changes = grants.windows(2).filter(|two| two[0].1 != two[1].1).count();
@@ -81,8 +101,8 @@ async fn fair_clients_take_turns() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_lost_in_a_run_stops_nobody() {
     for mood in [Mood::Dead, Mood::Stopped, Mood::Mute] {
-        let (changes, grants) = changes_while(false, Some(mood)).await;
-        assert!(changes * 2 < grants, "{mood:?}");
+        let (_, grants) = changes_while(false, Some(mood)).await;
+        assert!(grants > 100, "{mood:?}");
     }
 }
 

@@ -85,11 +85,13 @@ async fn end(
     let until_us = cools_until_us.max(give_back::longest_lease_end_us(&links));
     let debt = Debt { name, id, upto: Token::HIGHEST, until_us, cools_until_us };
     let mut question = give_back::at_all(&links, &debt, traces, pause);
+    let mut is_repeated = false;
     if pause.is_some() {
         let until_us = begun_us + links.shared.near_us(u64::MAX);
         let paused = question.collect(until_us, Tally::release).await;
         if !matches!(paused, Some(ReleaseResult::Done(_))) {
             // Only a majority was asked, and it has not answered: all nodes give back, and call.
+            is_repeated = true;
             links.shared.runs.end_pause(&debt.name, &id);
             question.finish();
             question = give_back::at_all(&links, &debt, Traces { asked: Nodes::ALL, wait: None }, None);
@@ -102,6 +104,9 @@ async fn end(
     };
     let tally = question.finish();
     match result.unwrap_or(ReleaseResult::TooFew) {
+        // The pause may have been carried out, and another client may have held since: then the nodes know nothing of this
+        // attempt any more, and that proves nothing (P3).
+        ReleaseResult::Done(_) if is_repeated => Ok(answer(begun_us, &tally, outcome(Was::Granted))),
         ReleaseResult::Done(was) => Ok(answer(begun_us, &tally, outcome(was))),
         ReleaseResult::TooFew => Err(links.shared.undecided(&tally)),
     }
