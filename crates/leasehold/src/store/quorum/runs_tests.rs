@@ -48,7 +48,7 @@ impl Client {
             range,
             not_after_us: self.now_us,
             patience: Patience::Queue(place),
-            label: String::new(),
+            label: "".into(),
             take: Take::MUTEX,
         };
         self.runs.note_ask(&self.name, &acquire, self.now_us, || RTT_US);
