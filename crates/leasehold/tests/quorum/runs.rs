@@ -44,6 +44,8 @@ fn repeat_try(client: Leasehold, ends: &Arc<AtomicBool>, inside: &Arc<AtomicU32>
     let (ends, inside) = (Arc::clone(ends), Arc::clone(inside));
     tokio::spawn(async move {
         while !ends.load(Ordering::Relaxed) {
+            // These nodes answer at once. Without this, the loop would keep its thread.
+            yield_now().await;
             let Ok(Some(guard)) = client.mutex("a").try_lock().await else { continue };
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
             assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
@@ -73,7 +75,7 @@ async fn changes_while(is_fair: bool, mood: Option<Mood>) -> (usize, usize) {
     for (number, client) in clients.into_iter().enumerate() {
         let tokens = tokio::time::timeout(LONG, client).await.expect("no client waits for ever").unwrap();
         assert!(tokens.is_sorted());
-        assert!(tokens.len() > 1 || mood.is_some(), "each client is served: {number} is not");
+        assert!(tokens.len() > 1, "each client is served: {number} is not");
         grants.extend(tokens.into_iter().map(|token| (token, number)));
     }
     if let Some(trying) = trying {
