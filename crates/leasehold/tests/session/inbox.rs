@@ -9,7 +9,7 @@ use leasehold::{LostReason, Released};
 use leasehold_spec::{Contention, Delivery, Event, GrantId, LostHow, Name, Op, Outcome, Rest};
 use tokio::time::timeout;
 
-use crate::harness::{Altered, Harness, Locking, MS, guard_of, queued, token};
+use crate::harness::{Altered, Harness, Locking, MS, guard_of, pause, queued, token};
 
 const HOME: usize = 0;
 const LANE: usize = 1;
@@ -151,7 +151,7 @@ async fn p17_the_inbox_comes_back_if_its_lane_breaks() {
     inbox(Message::Detached);
     until("the return begins", || harness.store.attaches.load(Ordering::SeqCst) == 3).await;
     let _locking = harness.lock_apart(30_000);
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    pause(50).await;
     harness.expect_no_request();
     harness.store.may_attach.store(true, Ordering::SeqCst);
     let mut asked = Vec::new();
