@@ -127,9 +127,12 @@ async fn p17_a_holder_learns_of_a_revocation_that_nobody_reads() {
 async fn p17_a_reply_from_before_the_return_is_asked_for_again() {
     let (mut harness, _world) = at_lane().await;
     let (locking, id, _) = waiter(&mut harness, 5).await;
+    // The caller takes its reply in first. Otherwise its next request is an ordinary re-check, seconds later, and the inbox
+    // of an idle lane is back by then.
+    pause(50).await;
     let inbox = harness.store.links()[LANE].inbox.lock().unwrap().clone().unwrap();
     inbox(Message::LookAtAll);
-    let (early, _) = harness.next_acquire().await;
+    let (early, _) = timeout(NOTICED, harness.next_acquire()).await.expect("asked at once");
     assert_eq!(early.link, HOME);
     harness.store.links()[LANE].is_stalled.store(true, Ordering::SeqCst);
     until("the lane is closed", || is_closed(&harness, LANE)).await;
