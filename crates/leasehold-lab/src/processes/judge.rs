@@ -89,7 +89,7 @@ pub(crate) fn judge(scene: Scene, notes: &[Note], lives: &Lives) -> Verdict {
 impl Judge<'_> {
     fn note(&mut self, note: &Note, victim: Victim) {
         let counts = match &note.event {
-            Event::Wait | Event::Stopped => false,
+            Event::Wait | Event::Unserved | Event::Stopped => false,
             Event::Enter(uses) => {
                 uses.iter().for_each(|used| self.enter(note, *used));
                 if !self.endings.contains_key(&(note.who, note.section)) {

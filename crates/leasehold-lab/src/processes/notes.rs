@@ -49,7 +49,9 @@ pub(crate) enum Event {
     Wait,
     /// The wait has ended with a section.
     Enter(Vec<Use>),
-    /// The wait has ended without a section: its time was over, a round was broken, or the process has to stop.
+    /// The wait has ended without a section: its time was over, or its round was broken.
+    Unserved,
+    /// The wait has ended because the process has to stop.
     Stopped,
     Leave(Ending),
     /// The two halves of a record differ, as they do if a writer died between them.

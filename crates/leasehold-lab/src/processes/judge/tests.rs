@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::processes::scene::WAIT_MAX;
+use crate::processes::scene::{LEASE, WAIT_MAX};
 
 /// The lines of a run, which a test writes by hand.
 #[derive(Default)]
@@ -18,9 +18,13 @@ fn who(number: usize) -> WorkerId {
 }
 
 impl Story {
-    fn line(mut self, number: usize, event: Event) -> Self {
+    fn line(self, number: usize, event: Event) -> Self {
+        self.line_of(who(number), event)
+    }
+
+    fn line_of(mut self, who: WorkerId, event: Event) -> Self {
         self.now_us += 10;
-        self.notes.push(Note { who: who(number), section: 1, at_us: self.now_us, event });
+        self.notes.push(Note { who, section: 1, at_us: self.now_us, event });
         self
     }
 
@@ -144,8 +148,10 @@ fn a_wait_is_too_long_if_it_is_without_a_death_for_the_bound() {
     // A wait that never ends shows in the death of its process, which the command kills at the end.
     let never = Story::default().waits(0).later(nearly * 2).dies(0);
     assert_eq!(longest(never).2, 1);
-    let stopped = Story::default().waits(0).later(nearly * 2).line(0, Event::Stopped);
-    assert_eq!(longest(stopped).2, 1);
+    for end in [Event::Unserved, Event::Stopped] {
+        let ended = Story::default().waits(0).later(nearly * 2).line(0, end);
+        assert_eq!(longest(ended).2, 1);
+    }
 }
 
 #[test]
@@ -162,17 +168,20 @@ fn machines_are_used_by_as_many_as_there_are() {
 #[test]
 fn a_round_begins_when_all_have_come() {
     let come = |numbers: std::ops::Range<usize>| numbers.fold(Story::default(), Story::waits);
-    let begin = |story: Story| {
-        (0..5).fold(story, |story, number| story.line(number, Event::Enter(Vec::new())).leaves(number, Whole))
-    };
-    assert_eq!(begin(come(0..5)).judged(Scene::Rounds).violations.len(), 0);
+    let begins = |story: Story, number| story.line(number, Event::Enter(Vec::new())).leaves(number, Whole);
+    let violations = |story: Story| story.judged(Scene::Rounds).violations.len();
+    assert_eq!(violations((0..5).fold(come(0..5), begins)), 0);
     // The last one comes when the first one has begun.
-    let early = come(0..4).line(0, Event::Enter(Vec::new())).leaves(0, Whole).waits(4);
-    assert_eq!(early.judged(Scene::Rounds).violations.len(), 1);
+    assert_eq!(violations(begins(come(0..4), 0).waits(4)), 1);
     // The first one was there, and has gone before the last one came.
-    let gone = come(0..4).line(0, Event::Stopped).waits(4).line(4, Event::Enter(Vec::new())).leaves(4, Whole);
-    assert_eq!(gone.judged(Scene::Rounds).violations.len(), 1);
-    // A barrier counts a process that has just died.
-    let dead = come(0..4).dies(0).waits(4).line(4, Event::Enter(Vec::new())).leaves(4, Whole);
-    assert_eq!(dead.judged(Scene::Rounds).violations.len(), 0);
+    assert_eq!(violations(begins(come(0..4).line(0, Event::Unserved).waits(4), 4)), 1);
+    // A barrier counts a process that has just died, and one that has just stopped, but not for longer than a lease.
+    let gone = [Story::dies as fn(_, _) -> _, |story: Story, number| story.line(number, Event::Stopped)];
+    for goes in gone {
+        assert_eq!(violations(begins(goes(come(0..4), 0).waits(4), 4)), 0);
+        assert_eq!(violations(begins(goes(come(0..4), 0).later(LEASE).waits(4), 4)), 1);
+    }
+    // A process that has just died and its replacement count as two, and nobody waits for the last one.
+    let replaced = come(0..4).dies(0).line_of(WorkerId { number: 0, life: 1 }, Event::Wait);
+    assert_eq!(violations(begins(replaced, 3)), 0);
 }

@@ -3,7 +3,7 @@
 //! A waiter may have to wait for the leases of several processes that die one after the other. So the bound is not one for
 //! the whole wait: it is for each part of it in which no process dies.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::Lives;
 use crate::processes::notes::{Event, Note, WorkerId};
@@ -21,6 +21,7 @@ struct Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Entered,
+    Unserved,
     Stopped,
     Died,
     /// The wait had not ended at the last note.
@@ -71,6 +72,7 @@ fn waits(notes: &[Note], lives: &Lives) -> Vec<Wait> {
                 continue;
             }
             Event::Enter(_) => End::Entered,
+            Event::Unserved => End::Unserved,
             Event::Stopped => End::Stopped,
             _ => continue,
         };
@@ -100,26 +102,27 @@ fn longest_part_us(wait: &Wait, changes: &[u64]) -> u64 {
     })
 }
 
-/// Finds processes that began a round before all others had arrived. A barrier may count a process that has just died.
+/// Finds processes that began a round before enough others had arrived. A barrier may count a process that has just died,
+/// and the process that replaces it, too. It also counts one that has just stopped, until it receives that.
 fn early_starts(scene: Scene, all: &[Wait]) -> Vec<String> {
     let grace_us = u64::try_from(LEASE.as_micros()).expect("a short time");
-    let meet = |one: &Wait, other: &Wait| {
-        let until_us = other.until_us + if other.end == End::Died { grace_us } else { 0 };
-        other.from_us <= one.until_us && until_us >= one.from_us
-    };
-    let mut by_number: Vec<Vec<Wait>> = vec![Vec::new(); scene.processes()];
-    all.iter().for_each(|wait| by_number[wait.who.number].push(*wait));
-    by_number.iter_mut().for_each(|its| its.sort_unstable_by_key(|wait| wait.from_us));
+    let counts_until_us =
+        |wait: &Wait| wait.until_us + if matches!(wait.end, End::Died | End::Stopped) { grace_us } else { 0 };
+    let mut by_worker: BTreeMap<WorkerId, Vec<Wait>> = BTreeMap::new();
+    all.iter().for_each(|wait| by_worker.entry(wait.who).or_default().push(*wait));
+    by_worker.values_mut().for_each(|its| its.sort_unstable_by_key(|wait| wait.from_us));
     let mut violations = Vec::new();
     for one in all.iter().filter(|wait| wait.end == End::Entered) {
-        for (number, its) in by_number.iter().enumerate().filter(|(number, _)| *number != one.who.number) {
-            // The last arrival before this round began, and the one before that.
-            let earlier = its.partition_point(|other| other.from_us <= one.until_us);
-            if !its[earlier.saturating_sub(2)..earlier].iter().any(|other| meet(one, other)) {
-                let who = super::words(one.who);
-                violations
-                    .push(format!("{who} began a round at {} us, and process {number} had not come", one.until_us));
-            }
+        // Of the waits of a worker that began before this round did, the last one ended last.
+        let last = |its: &[Wait]| its[..its.partition_point(|wait| wait.from_us <= one.until_us)].last().copied();
+        let before: Vec<_> = by_worker.values().filter_map(|its| last(its)).collect();
+        let arrived = before.iter().filter(|wait| counts_until_us(wait) >= one.from_us).count();
+        if arrived < scene.processes() {
+            let who = super::words(one.who);
+            violations.push(format!(
+                "{who} waited from {} to {} us and began a round, and only {arrived} had arrived: {before:?}",
+                one.from_us, one.until_us
+            ));
         }
     }
     violations

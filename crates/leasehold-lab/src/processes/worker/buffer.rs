@@ -67,7 +67,7 @@ pub(super) async fn work(worker: &mut Worker) -> leasehold::Result<()> {
     let dir = worker.dir.clone();
     while let Some((guard, woken)) = worker.get(ready_guard(&locks, is_producer, &dir)).await? {
         if woken == Woken::TimedOut {
-            worker.note(Event::Stopped);
+            worker.note(Event::Unserved);
             worker.note(Event::Wrong(format!("waited {MISSED_AFTER:?} for the buffer: {:?}", read(&worker.dir))));
             released(guard.release().await)?;
             continue;

@@ -38,7 +38,7 @@ pub(super) async fn work(worker: &mut Worker) -> leasehold::Result<()> {
             match worker.get(latch.wait_for(LATCH_TIMEOUT)).await? {
                 None => return Ok(()),
                 Some(true) => break,
-                Some(false) => worker.note(Event::Stopped),
+                Some(false) => worker.note(Event::Unserved),
             }
         }
         worker.enter(vec![Use { resource: 0, share: Share::Shared, token: job }]);

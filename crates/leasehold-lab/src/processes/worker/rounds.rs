@@ -33,7 +33,7 @@ pub(super) async fn play(worker: &mut Worker) -> leasehold::Result<()> {
             Ok(Some(arrival)) => arrival,
             Ok(None) => return Ok(()),
             Err(error) if error.kind() == ErrorKind::Broken => {
-                worker.note(Event::Stopped);
+                worker.note(Event::Unserved);
                 continue;
             }
             Err(error) => return Err(error),
