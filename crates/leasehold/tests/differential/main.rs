@@ -38,7 +38,7 @@ fn play(rig: &mut Rig, seed: u64) {
     match seed % 60 {
         0..=2 => History::new(rig, seed, 20).play_crowd(20),
         3 | 4 => History::new(rig, seed, 20).play_lapses(),
-        5 => History::new(rig, seed, 5).play_full(220),
+        5 | 6 => History::new(rig, seed, 5).play_full(150),
         _ => History::new(rig, seed, 5).play(STEPS),
     }
 }

@@ -97,39 +97,39 @@ impl History<'_> {
     }
 
     fn step(&mut self) {
-        if self.rig.harness.is_full() && self.random.chance(20) {
+        if self.rig.harness.is_full() && self.random.chance(15) {
             self.rig.fill_memory(false);
         }
         let lock = self.random.index(self.locks.len());
-        if self.random.chance(25) && self.step_that_fits(lock) {
+        if self.random.chance(32) && self.step_that_fits(lock) {
             return;
         }
         match self.random.below(100) {
             0..=2 => self.acquire_all(),
             3 => self.many(),
-            4..=13 => {
+            4..=10 => {
                 let session = self.random.index(self.sessions);
                 self.acquire_anew(lock, session, Patience::Try);
             }
-            14..=30 => {
+            11..=27 => {
                 let session = self.random.index(self.sessions);
                 let place = self.place();
                 self.acquire_anew(lock, session, place);
             }
-            31 => self.reserve(lock),
-            32..=33 => self.put(lock),
-            34 => self.hand_to(lock),
-            35..=44 => self.look(lock),
-            45..=50 => self.release(lock),
-            51..=53 => self.cool_down(lock),
-            54..=61 => self.leave(lock),
-            62..=68 => self.renew(lock),
-            69..=72 => self.renew_many(),
-            73..=77 => self.revoke(lock),
-            78..=80 => self.apply(lock, &Op::Settle),
-            81..=83 => self.apply(lock, &Op::Inspect),
-            84..=91 => self.move_clock(),
-            92..=96 => {
+            28..=30 => self.reserve(lock),
+            31 => self.put(lock),
+            32 => self.hand_to(lock),
+            33..=41 => self.look(lock),
+            42..=46 => self.release(lock),
+            47..=49 => self.cool_down(lock),
+            50..=57 => self.leave(lock),
+            58..=64 => self.renew(lock),
+            65..=68 => self.renew_many(),
+            69..=76 => self.revoke(lock),
+            77..=78 => self.apply(lock, &Op::Settle),
+            79..=82 => self.apply(lock, &Op::Inspect),
+            83..=90 => self.move_clock(),
+            91..=96 => {
                 let session = self.random.index(self.sessions);
                 if self.random.chance(60) { self.rig.attach(session, true) } else { self.rig.attach(session, false) }
             }
@@ -173,7 +173,7 @@ impl History<'_> {
                 self.hand_to_as(lock, grant.id, grant.token);
                 true
             }
-            (Some(grant), _) if self.random.chance(40) => {
+            (Some(grant), _) if self.random.chance(46) => {
                 self.reserve_as(lock, grant.id, grant.token);
                 true
             }

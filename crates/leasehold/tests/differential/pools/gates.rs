@@ -56,19 +56,19 @@ impl PoolHistory<'_> {
                 let take = self.any_take();
                 self.acquire_anew(take, Patience::Try);
             }
-            4..=22 => {
+            4..=20 => {
                 let (take, place) = (self.any_take(), self.place());
                 self.acquire_anew(take, place);
             }
-            23..=34 => self.look(),
-            35..=49 => self.open(),
-            50..=59 => self.spend_or_release(),
-            60..=63 => self.leave(),
-            64..=69 => self.renew(),
-            70 => self.cool_down(),
-            71 => self.resize(),
-            72 => self.lower(),
-            73 | 74 => self.revoke(),
+            21..=32 => self.look(),
+            33..=47 => self.open(),
+            48..=57 => self.spend_or_release(),
+            58..=61 => self.leave(),
+            62..=67 => self.renew(),
+            68 => self.cool_down(),
+            69 => self.resize(),
+            70 => self.lower(),
+            71..=74 => self.revoke(),
             75 => self.put(),
             76..=78 => drop(self.apply(&Op::Settle)),
             79..=81 => drop(self.apply(&Op::Inspect)),
