@@ -207,6 +207,29 @@ async fn p15_a_recheck_that_rejoins_the_queue_makes_the_others_recheck() {
     assert!(begun.elapsed() < Duration::from_millis(3_500), "{:?}", begun.elapsed());
 }
 
+/// The reply to a request in flight may be older than what the message, or the connection that was replaced, has lost.
+#[tokio::test]
+async fn p15_a_request_in_flight_does_not_answer_a_message_that_was_lost() {
+    for is_replaced in [false, true] {
+        let mut harness = Harness::new().await;
+        let locking = harness.lock(30_000);
+        let (request, acquire) = harness.next_acquire().await;
+        if is_replaced {
+            harness.break_session_link();
+            harness.await_session_link(3).await;
+        } else {
+            harness.send_message(Message::LookAtAll);
+            pause(50).await;
+        }
+        harness.reply(request, queued(42, 60_000), 7);
+        let (again, recheck) =
+            timeout(Duration::from_secs(1), harness.next_acquire()).await.expect("asked again at once");
+        assert_eq!(recheck.id, acquire.id);
+        harness.reply(again, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+        assert!(locking.await.unwrap().is_ok());
+    }
+}
+
 /// A turn of the session's thread may make many requests. Each one is sent before the next one is made, and no later
 /// request overtakes it.
 #[tokio::test]

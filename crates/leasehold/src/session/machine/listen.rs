@@ -94,7 +94,6 @@ pub(crate) fn home_attached(turn: &mut Turn<'_>, home: &Arc<dyn Link>) -> Option
 /// The session has another connection, which has the inbox. So the lane needs it no more.
 pub(crate) fn reconnected(turn: &mut Turn<'_>) {
     let Some((lane, _)) = turn.server.links.inbox.come_home() else { return };
-    turn.server.links.inbox.note_missed(turn.now.us());
     if links_to(turn, &lane) {
         give_lane_up(turn);
     }
@@ -110,7 +109,6 @@ pub(crate) fn detach_failed(turn: &mut Turn<'_>) {
 /// Messages that came by the lane may not have been read: every attempt asks again.
 fn ask_again(turn: &mut Turn<'_>) {
     if !is_on(Mutant::P17AsksNobody) {
-        turn.server.links.inbox.note_missed(turn.now.us());
         turn.wake_all();
     }
 }

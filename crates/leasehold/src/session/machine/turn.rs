@@ -60,8 +60,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Makes every attempt re-check, renew or repeat its request at once.
+    /// Makes every attempt re-check, renew or repeat its request at once: messages from before this moment may be lost. An
+    /// attempt whose request is in flight does so after the reply.
     pub(crate) fn wake_all(&mut self) {
+        self.server.links.inbox.note_missed(self.now.us());
         for counter in self.ledger.counters() {
             self.ledger.set_next(counter, self.now.us());
             self.arm(counter);
