@@ -129,7 +129,7 @@ fn a_queue_serves_everybody_and_waits_add_up() {
 
 /// Sixty-four tasks share scripts of up to sixteen names; a single one sends its own.
 #[test]
-fn batches_need_a_crowd() {
+fn one_task_sends_its_own_scripts_and_64_tasks_share_theirs() {
     let lines = lines("uncontended --systems s5-batched --tasks 1,64 --runs 1 --seconds 1");
     let found: Vec<_> = lines.iter().map(|line| (line["tasks"].as_u64().unwrap(), &line["threads"])).collect();
     assert_eq!(found, [(1, &Value::from(2)), (64, &2.into()), (64, &1.into())]);

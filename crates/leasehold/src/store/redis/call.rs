@@ -24,42 +24,6 @@ pub(super) struct Call {
     command: Cmd,
 }
 
-/// The fields of a request that are not those of its whole batch.
-pub(super) struct Part {
-    name: Name,
-    id: GrantId,
-    ask: Ask,
-}
-
-enum Ask {
-    Acquire { not_after_us: u64 },
-    Release { token: Token },
-}
-
-impl Part {
-    /// Whether a request may join a batch: an acquire without an earlier place, or a release of a grant that used no other
-    /// token than its own.
-    pub(super) fn may_join(op: &Op) -> bool {
-        match op {
-            Op::Acquire(Acquire { patience: Patience::Queue(place), .. }) => place.ticket.is_none(),
-            Op::Acquire(_) => true,
-            Op::Release { token, used, .. } => used <= token,
-            _ => false,
-        }
-    }
-
-    /// Returns the part of a request that may join a batch.
-    pub(super) fn of(name: &Name, op: &Op) -> Option<Self> {
-        let (id, ask) = match op {
-            _ if !Self::may_join(op) => return None,
-            Op::Acquire(acquire) => (acquire.id, Ask::Acquire { not_after_us: acquire.not_after_us }),
-            Op::Release { id, token, .. } => (*id, Ask::Release { token: *token }),
-            _ => return None,
-        };
-        Some(Self { name: name.clone(), id, ask })
-    }
-}
-
 impl Call {
     /// Returns the request for one name, for the scripts of a mutex. `None` if none of them carries it out.
     pub(super) fn new(keys: &Keys, name: &Name, op: &Op, contention: Contention) -> Result<Option<Self>, Error> {
@@ -142,40 +106,6 @@ impl Call {
         Ok(call)
     }
 
-    /// Returns one call with acquires and releases of many names. The acquires share the terms of `acquire`.
-    pub(super) fn many<'a>(
-        keys: &Keys,
-        acquire: Option<&Acquire>,
-        parts: impl ExactSizeIterator<Item = &'a Part> + Clone,
-    ) -> Result<Self, Error> {
-        let mut call = Self::begin(Script::Many, parts.len()).and_keys(keys, parts.clone().map(|part| &part.name));
-        call = call.and_not_after(parts.clone().map(|part| match part.ask {
-            Ask::Acquire { not_after_us } => not_after_us,
-            Ask::Release { .. } => TIME_END - 1, // It is never late.
-        }));
-        call = call.and(numbers_of_repeats(&parts.clone().map(|part| &part.name)));
-        call = match acquire {
-            None => call.and("").and("").and("").and("").and(""),
-            Some(acquire) => {
-                let (place, bounds) = match &acquire.patience {
-                    Patience::Try => (Fields::new(), Fields::new()),
-                    Patience::Queue(place) => queue_fields(place)?,
-                };
-                let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
-                let call = call.and(Fields::new().session(acquire.id.session).decimal(lease_ms, field!(COMMON.lease)));
-                let call = call.and(keep_ms(lease_ms)).and(tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?);
-                call.and(place).and(bounds)
-            }
-        };
-        for part in parts {
-            call = call.and(match part.ask {
-                Ask::Acquire { .. } => Fields::new().counter_and_nonce(&part.id),
-                Ask::Release { token } => held(&part.id, token),
-            });
-        }
-        Ok(call)
-    }
-
     /// Returns the command that runs the script by its digest.
     pub(super) fn by_digest(&self) -> &Cmd {
         &self.command
@@ -205,7 +135,7 @@ impl Call {
         Self { script, command }
     }
 
-    fn and_keys<'a>(mut self, keys: &Keys, names: impl Iterator<Item = &'a Name>) -> Self {
+    pub(super) fn and_keys<'a>(mut self, keys: &Keys, names: impl Iterator<Item = &'a Name>) -> Self {
         let mut key = String::new();
         for name in names {
             key.clear();
@@ -249,24 +179,32 @@ fn said(field: &Option<Fields>) -> &[u8] {
 }
 
 /// Returns how a record begins whose grant is held while nobody waits.
-fn held(id: &GrantId, token: Token) -> Fields {
+pub(super) fn held(id: &GrantId, token: Token) -> Fields {
     Fields::new().text("lh1H").decimal(token.get(), field!(RECORD.token)).id(id)
 }
 
-/// Returns the numbers of the names that occur earlier in the batch, too: two digits each, counted from 1.
-fn numbers_of_repeats<'a>(names: &(impl Iterator<Item = &'a Name> + Clone)) -> Vec<u8> {
-    let is_repeat = |&(at, name): &(usize, &Name)| names.clone().take(at).any(|earlier| earlier == name);
-    let repeats = names.clone().enumerate().filter(is_repeat);
-    repeats.flat_map(|(at, _)| format!("{:02}", at + 1).into_bytes()).collect()
+/// The arguments of an acquire that do not tell it from another one with the same terms.
+pub(super) struct Terms {
+    pub(super) lease_ms: u64,
+    /// Number of tokens and label.
+    pub(super) tail: Vec<u8>,
+    pub(super) place: Fields,
+    pub(super) bounds: Fields,
+}
+
+impl Terms {
+    pub(super) fn of(acquire: &Acquire) -> Result<Self, Error> {
+        let (place, bounds) = match &acquire.patience {
+            Patience::Try => (Fields::new(), Fields::new()),
+            Patience::Queue(place) => queue_fields(place)?,
+        };
+        let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
+        Ok(Self { lease_ms, tail: tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?, place, bounds })
+    }
 }
 
 fn acquire_args(call: Call, acquire: &Acquire, contention: Contention) -> Result<Call, Error> {
-    let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
-    let tail = tail(acquire.range.clamp(1, RANGE_MAX), &acquire.label)?;
-    let (place, bounds) = match &acquire.patience {
-        Patience::Try => (Fields::new(), Fields::new()),
-        Patience::Queue(place) => queue_fields(place)?,
-    };
+    let Terms { lease_ms, tail, place, bounds } = Terms::of(acquire)?;
     let hint: &[u8] = if is_contended(contention) { b"c" } else { b"" };
     let call = call
         .and(Fields::new().id(&acquire.id))
@@ -323,7 +261,7 @@ fn is_contended(contention: Contention) -> bool {
 }
 
 /// Returns for how long the record of a new grant is kept.
-fn keep_ms(lease_ms: u64) -> String {
+pub(super) fn keep_ms(lease_ms: u64) -> String {
     (lease_ms + leasehold_spec::limits::RETENTION_MS).to_string()
 }
 

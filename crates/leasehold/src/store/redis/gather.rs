@@ -7,9 +7,8 @@
 //!
 //! - Enough is a share of the requests in flight ([`Gather::enough`]). With few of them it is 0: there is nothing to
 //!   gather, and to yield costs more than a write. With many requests in flight, a new request is likely one of many.
-//! - The driver never waits for a request that does not come, and never for a time. If it let others run and nobody has
-//!   added a request, it is polled with the requests that there are.
-//! - So it lets others run once for each request that it waits for, and at most [`AT_MOST`] times.
+//! - The driver uses no timer. If it has let other tasks run and no request was added, it writes what has gathered.
+//! - So it lets others run once for each request that it waits for, and at most [`ENOUGH_MAX`] times.
 //! - On a runtime with one thread, it does so by tokio's `yield_now`, because callers may be in the future that the runtime
 //!   blocks on. Elsewhere it wakes itself: `yield_now` would also ask the system for new events each time. With
 //!   `yield_now`, 64 tasks on two threads made 0.82 times as many pairs (`leasehold-bench uncontended --tasks 64`).
@@ -33,14 +32,14 @@ use crate::sync::Mutex;
 const CROWD: usize = 4;
 /// The share of the requests in flight that is worth a write, and that gets its replies in one turn: one in so many.
 const SHARE: usize = 4;
-/// So many requests are always worth a write.
-const AT_MOST: usize = 64;
+/// This many requests are always worth a write.
+const ENOUGH_MAX: usize = 64;
 
 /// The requests of one link that are in flight.
 #[derive(Default)]
 pub(super) struct Gather {
     /// The number of requests that wait for their replies.
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     /// The number of requests that were added since the driver was last polled.
     gathered: AtomicUsize,
     /// Whether [`Gather::check_driven`] has woken the driver and it was not polled since then.
@@ -49,26 +48,26 @@ pub(super) struct Gather {
 }
 
 /// A request in flight. It is dropped when the reply has come or the caller gives up.
-pub(super) struct UnderWay<'a>(&'a Gather);
+pub(super) struct InFlight<'a>(&'a Gather);
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Gather {
     /// Counts a request that the driver is about to get.
-    pub(super) fn begin(&self) -> UnderWay<'_> {
-        self.under_way.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn begin(&self) -> InFlight<'_> {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
         self.gathered.fetch_add(1, Ordering::Relaxed);
-        UnderWay(self)
+        InFlight(self)
     }
 
     /// Checks that the driver is polled while requests are in flight. It may have nothing to do while the server is
     /// silent. So the first check wakes it, and the second one sees whether it was polled.
     pub(super) fn check_driven(&self) -> Progress {
-        match self.under_way.load(Ordering::Relaxed) {
+        match self.in_flight.load(Ordering::Relaxed) {
             0 => Progress::Moving,
             _ => self.check_polled(),
         }
@@ -90,12 +89,12 @@ impl Gather {
 
     /// Returns whether at least three other requests are in flight.
     pub(super) fn is_crowded(&self) -> bool {
-        self.under_way.load(Ordering::Relaxed) + 1 >= CROWD
+        self.in_flight.load(Ordering::Relaxed) + 1 >= CROWD
     }
 
     /// Returns the number of requests that get their replies in one turn of the driver.
     pub(super) fn share(&self) -> usize {
-        (self.under_way.load(Ordering::Relaxed) / SHARE).max(1)
+        (self.in_flight.load(Ordering::Relaxed) / SHARE).max(1)
     }
 
     /// Wakes the driver: there is something to send.
@@ -142,9 +141,9 @@ impl Gather {
 
     /// Returns the number of requests that are worth a write now.
     fn enough(&self) -> usize {
-        match self.under_way.load(Ordering::Relaxed) {
+        match self.in_flight.load(Ordering::Relaxed) {
             few if few < CROWD => 0,
-            many => (many / SHARE).clamp(1, AT_MOST),
+            many => (many / SHARE).clamp(1, ENOUGH_MAX),
         }
     }
 }
@@ -177,7 +176,7 @@ mod tests {
         }
 
         /// Adds this number of requests.
-        fn asks(&self, count: usize) -> Vec<UnderWay<'a>> {
+        fn asks(&self, count: usize) -> Vec<InFlight<'a>> {
             (0..count).map(|_| self.gather.begin()).collect()
         }
 
@@ -204,7 +203,7 @@ mod tests {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
         for count in 1..CROWD {
-            let _under_way = stage.asks(count);
+            let _requests = stage.asks(count);
             assert!(stage.turn(), "{count} requests");
             assert!(stage.turn(), "their answers");
         }
@@ -215,7 +214,7 @@ mod tests {
         for (crowd, enough) in [(16, 5), (30, 9), (160, 53), (1_024, 64), (100_000, 64)] {
             let (gather, polled) = <(Gather, Cell<usize>)>::default();
             let mut stage = Stage::new(&gather, &polled);
-            let _under_way = stage.asks(crowd);
+            let _requests = stage.asks(crowd);
             assert!(stage.turn());
             let mut _more = Vec::new();
             for nth in 1..=enough {
@@ -229,7 +228,7 @@ mod tests {
     fn the_driver_never_waits_for_a_request_that_does_not_come() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
-        let _under_way = stage.asks(1_000);
+        let _requests = stage.asks(1_000);
         assert!(stage.turn());
         for count in 0..62 {
             let _more = stage.asks(count);
@@ -242,7 +241,7 @@ mod tests {
     fn a_reply_alone_is_read_after_other_ready_tasks() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
-        let _under_way = stage.asks(100);
+        let _requests = stage.asks(100);
         assert!(stage.turn());
         assert!(!stage.turn() && stage.turn());
     }
@@ -311,7 +310,7 @@ mod tests {
     fn a_driver_that_yields_is_woken() {
         let gather = Gather::default();
         let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
-        let _under_way: Vec<_> = (0..100).map(|_| gather.begin()).collect();
+        let _requests: Vec<_> = (0..100).map(|_| gather.begin()).collect();
         let woken = Arc::new(Count(AtomicUsize::new(0)));
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use leasehold_spec::{Acquire, Answer, Contention, Kind, Name, Op, Renew, SessionId};
 
 use super::batch::in_parts;
-use super::call::{Call, Part};
+use super::batch_call::may_join;
+use super::call::Call;
 use super::fault;
 use super::many::BatchReply;
 use super::pool::encoding::Encoding;
@@ -30,7 +31,7 @@ pub(super) struct RedisLink {
 impl Link for RedisLink {
     fn apply(&self, name: &Name, op: &Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
         let encoding = Encoding::expected(op, guess);
-        if encoding == Encoding::Mutex && guess.contention == Contention::None && Part::may_join(op) {
+        if encoding == Encoding::Mutex && guess.contention == Contention::None && may_join(op) {
             return apply_together(self.wire.clone(), name.clone(), op.clone(), guess);
         }
         let request =
@@ -153,7 +154,7 @@ async fn apply(
 fn apply_together(wire: Wire, name: Name, op: Op, guess: Guess) -> Pending<Result<Answer, Fault>> {
     Box::pin(async move {
         let reply = match wire.join(&name, &op) {
-            Some((reply, _under_way)) => reply.await.map_err(|_| gone())?,
+            Some((reply, _in_flight)) => reply.await.map_err(|_| gone())?,
             None => BatchReply::SendAlone,
         };
         let encoding = match reply {

@@ -25,7 +25,7 @@ use redis::{Cmd, RedisError, Value};
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
-use super::call::{Call, Part};
+use super::batch_call::{Part, batch_call};
 use super::fault::is_forgotten;
 use super::keys::Keys;
 use super::reply;
@@ -146,7 +146,7 @@ impl Batches {
             if batch.requests.is_empty() {
                 continue;
             }
-            match Call::many(&keys, batch.acquire.as_ref(), batch.requests.iter().map(|(part, _)| part)) {
+            match batch_call(&keys, batch.acquire.as_ref(), batch.requests.iter().map(|(part, _)| part)) {
                 Ok(call) => state.sent.push_back(Sent::new(&connection, call.into_command(), batch)),
                 Err(_) => invalid.push(batch),
             }

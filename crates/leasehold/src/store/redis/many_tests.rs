@@ -23,9 +23,9 @@ fn text(bytes: &[u8]) -> Reply {
     Ok(Value::BulkString(bytes.to_vec()))
 }
 
-/// Returns what the receivers got, in a word each.
-fn told(receivers: &mut [oneshot::Receiver<BatchReply>]) -> Vec<String> {
-    let word = |reply| match reply {
+/// Returns what the receivers got, as labels.
+fn replies_of(receivers: &mut [oneshot::Receiver<BatchReply>]) -> Vec<String> {
+    let label = |reply| match reply {
         Ok(BatchReply::Short(now_us)) => format!("short {now_us}"),
         Ok(BatchReply::Full(text)) => format!("full {text}"),
         Ok(BatchReply::SendAlone) => "alone".to_owned(),
@@ -33,7 +33,7 @@ fn told(receivers: &mut [oneshot::Receiver<BatchReply>]) -> Vec<String> {
         Ok(BatchReply::Garbled) => "garbled".to_owned(),
         Err(_) => "nothing".to_owned(),
     };
-    receivers.iter_mut().map(|receiver| word(receiver.try_recv())).collect()
+    receivers.iter_mut().map(|receiver| label(receiver.try_recv())).collect()
 }
 
 fn deliver(batches: &Batches, limit: usize) -> bool {
@@ -44,7 +44,7 @@ fn deliver(batches: &Batches, limit: usize) -> bool {
 fn each_request_gets_its_part_of_the_reply() {
     let (sent, mut receivers) = sent(3, text(b"0000000000000007\n02NOTHELD 1\xff"));
     assert!(sent.deliver());
-    assert_eq!(told(&mut receivers), ["short 7", "full NOTHELD 1\u{fffd}", "short 7"]);
+    assert_eq!(replies_of(&mut receivers), ["short 7", "full NOTHELD 1\u{fffd}", "short 7"]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_reply_that_no_script_makes_is_garbage() {
     ] {
         let (sent, mut receivers) = sent(3, text(garbage.as_bytes()));
         assert!(!sent.deliver(), "{garbage:?}");
-        assert_eq!(told(&mut receivers), ["garbled"; 3], "{garbage:?}");
+        assert_eq!(replies_of(&mut receivers), ["garbled"; 3], "{garbage:?}");
     }
 }
 
@@ -79,7 +79,10 @@ fn after_garbage_no_later_reply_is_believed() {
         } else {
             assert!(!deliver(&batches, 9));
         }
-        assert_eq!((told(&mut of_first), told(&mut of_second)), (vec!["garbled".into()], vec!["garbled".into()]));
+        assert_eq!(
+            (replies_of(&mut of_first), replies_of(&mut of_second)),
+            (vec!["garbled".into()], vec!["garbled".into()])
+        );
     }
 }
 
@@ -91,10 +94,10 @@ fn one_turn_delivers_no_more_than_its_share() {
     let (second, mut of_second) = sent(2, text(b"0000000000000008"));
     batches.lock().sent.extend([first, second]);
     assert!(deliver(&batches, 2));
-    assert_eq!(told(&mut of_first), ["short 7", "short 7"]);
-    assert_eq!(told(&mut of_second), ["nothing", "nothing"]);
+    assert_eq!(replies_of(&mut of_first), ["short 7", "short 7"]);
+    assert_eq!(replies_of(&mut of_second), ["nothing", "nothing"]);
     assert!(deliver(&batches, 2));
-    assert_eq!(told(&mut of_second), ["short 8", "short 8"]);
+    assert_eq!(replies_of(&mut of_second), ["short 8", "short 8"]);
 }
 
 /// Replies that have come are delivered, although the link has ended.
@@ -104,5 +107,5 @@ fn a_link_that_ends_delivers_what_has_come() {
     let (first, mut of_first) = sent(1, text(b"0000000000000007"));
     batches.lock().sent.push_back(first);
     batches.close();
-    assert_eq!(told(&mut of_first), ["short 7"]);
+    assert_eq!(replies_of(&mut of_first), ["short 7"]);
 }

@@ -8,7 +8,7 @@
 //! | `layout.rs`, `fields.rs` | the fields of all records and arguments, their widths and their places |
 //! | `part/open.lua` | its head describes how the records of a name are stored |
 //! | `scripts.rs`, `source.rs`, `positions.rs` | the table of all scripts, and how a Lua file becomes the source that is sent |
-//! | `call.rs`, `reply.rs`, `words.rs` | from a request to the arguments of a script, and from its reply to an answer |
+//! | `call.rs`, `batch_call.rs`, `reply.rs`, `words.rs` | from a request to the arguments of a script, and from its reply to an answer |
 //! | `fault.rs`, `rights.rs` | the meaning of each error, and the rights that the user needs |
 //! | `url.rs`, `named.rs` | URLs, and the files and secrets that they name |
 //! | `dial.rs`, `credentials.rs`, `tls.rs`, `sieve.rs` | how a connection is opened, and the bounds of a reply |
@@ -24,6 +24,7 @@
 
 mod arguments;
 mod batch;
+mod batch_call;
 mod call;
 mod credentials;
 mod dial;

@@ -21,9 +21,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, oneshot};
 
-use super::call::{Call, Part};
+use super::batch_call::Part;
+use super::call::Call;
 use super::fault::{self, Asker, Trouble, is_forgotten};
-use super::gather::{Gather, UnderWay};
+use super::gather::{Gather, InFlight};
 use super::keys::Keys;
 use super::many::{BatchReply, Batches};
 use super::words::Reply;
@@ -200,23 +201,23 @@ impl Wire {
         if !is_on(Mutant::P53LetsPass) {
             self.line.batches.send();
         }
-        let _under_way = self.line.requests.begin();
+        let _in_flight = self.line.requests.begin();
         self.connection.send_packed_command(command).await?.extract_error()
     }
 
     /// Sends a request together with others if at least three are in flight. Returns the receiver of its part of the
     /// reply. `None`: it is to be sent alone.
-    pub(super) fn join(&self, name: &Name, op: &Op) -> Option<(oneshot::Receiver<BatchReply>, UnderWay<'_>)> {
+    pub(super) fn join(&self, name: &Name, op: &Op) -> Option<(oneshot::Receiver<BatchReply>, InFlight<'_>)> {
         if !self.line.requests.is_crowded() {
             return None;
         }
         let part = Part::of(name, op)?;
-        let under_way = self.line.requests.begin();
+        let in_flight = self.line.requests.begin();
         let (reply, is_first) = self.line.batches.join(&self.connection, &self.keys, (part, op))?;
         if is_first {
             self.line.requests.wake();
         }
-        Some((reply, under_way))
+        Some((reply, in_flight))
     }
 
     /// Runs a script, about one name or about many.
@@ -290,7 +291,7 @@ impl Wire {
     /// Detaches the inbox of a session. A later [`Wire::attach`] on this link comes behind it.
     pub(super) async fn detach(mut self, session: SessionId) -> Result<(), Fault> {
         let line = Arc::clone(&self.line);
-        let _under_way = line.requests.begin();
+        let _in_flight = line.requests.begin();
         line.unsubscribing.fetch_add(1, Ordering::Relaxed);
         let unsubscribed = self.connection.unsubscribe(self.keys.inbox(session)).await;
         unsubscribed.map_err(|error| {
