@@ -94,6 +94,8 @@ pub(super) async fn a_leader_names_its_successor(stage: &Stage) {
     let waits = first.clone();
     let mut first = tokio::spawn(async move { waits.campaign("first").await });
     stage.waiters(&a, 1).await;
+    // Only a quorum cannot name successors, and it has no condition variables either.
+    assert_eq!(stage.profile().names_successors, stage.has(Kind::Condition), "the documentation promises it");
     if !stage.profile().names_successors {
         assert_eq!(leader.hand_to("first").await.expect_err("no such store").kind(), ErrorKind::Unsupported);
         let first = soon("it is next", &mut first).await.expect("no panic").expect("elected");

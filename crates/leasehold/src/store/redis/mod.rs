@@ -124,7 +124,13 @@ impl Store for RedisStore {
     }
 
     fn profile(&self) -> StoreProfile {
-        StoreProfile { kinds: &Kind::ALL, takes_together: true, moves_inbox: true, ..StoreProfile::default() }
+        StoreProfile {
+            kinds: &Kind::ALL,
+            takes_together: true,
+            names_successors: true,
+            moves_inbox: true,
+            ..StoreProfile::default()
+        }
     }
 
     fn silence(&self) -> Option<Error> {
