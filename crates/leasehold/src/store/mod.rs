@@ -117,13 +117,16 @@ impl StoreProfile {
 
 /// Returns the error of a store that has no names of this kind. The session finds it before it sends anything.
 pub(crate) fn not_a_kind(kind: Kind) -> Error {
-    let message = format!("this store has no {}: see the table of stores in the README", kind.word());
+    let message = format!(
+        "this store has no {}: a quorum has only mutexes and elections, and other stores have all",
+        kind.word()
+    );
     Error::new(ErrorKind::Unsupported, message)
 }
 
 /// Returns the error of a store that lacks an operation.
 pub(crate) fn lacks(op: &Op) -> Error {
-    let no_op = || format!("this store has no operation {:?}: see the table of stores in the README", op.word());
+    let no_op = || format!("this store has no operation {:?}, which a quorum lacks and other stores have", op.word());
     op.kind().map_or_else(|| Error::new(ErrorKind::Unsupported, no_op()), not_a_kind)
 }
 
