@@ -23,6 +23,7 @@ mod calls;
 mod counters;
 mod expiry;
 mod hold;
+mod inbox_keeper;
 mod local;
 mod machine;
 mod shared;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use leasehold_spec::{Acquire, Answer, Delivery, Env, Kind, Name, Op, Renew, Resource, SessionId, acquire_all, step};
 
-use super::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole};
+use super::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole, refuse_detach};
 use crate::error::{Error, ErrorKind};
 use crate::inspection::NodeView;
 use crate::store::Guess;
@@ -183,6 +183,14 @@ impl Link for Path {
         self.hub.shelves().inboxes.insert(session, Arc::clone(&inbox));
         self.attached.get_or_init(|| (session, inbox));
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn detach(&self, _: SessionId) -> Pending<Result<(), Fault>> {
+        refuse_detach()
+    }
+
+    fn check_read(&self) -> Progress {
+        self.check_driven()
     }
 
     fn run_id(&self) -> &str {

@@ -173,10 +173,8 @@ pub trait Link: Send + Sync + 'static {
     /// Acquires several mutexes of distinct names, and returns an answer for each. Returns `None` if it has acquired none,
     /// which is no statement about any of them (P46). The request is sent once.
     ///
-    /// Only stores with [`StoreProfile::takes_together`] carry it out.
-    fn acquire_all(&self, _members: &[(Name, Acquire)]) -> Pending<Result<Option<Vec<Answer>>, Fault>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
+    /// A link of a store without [`StoreProfile::takes_together`] returns `None`.
+    fn acquire_all(&self, members: &[(Name, Acquire)]) -> Pending<Result<Option<Vec<Answer>>, Fault>>;
 
     /// Returns a page of the names that have a record, in no order, and the number of the next page. Page 0 is the first,
     /// and the number 0 comes with the last. A name may appear twice. A name that comes or goes meanwhile may be missing.
@@ -188,15 +186,11 @@ pub trait Link: Send + Sync + 'static {
     /// Detaches the inbox of a session. Until the store has done so, the link passes messages on. An inbox may be attached
     /// to two links at a time, and gets each message from both.
     ///
-    /// Only stores with [`StoreProfile::moves_inbox`] carry it out.
-    fn detach(&self, _session: SessionId) -> Pending<Result<(), Fault>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
+    /// A link of a store without [`StoreProfile::moves_inbox`] returns [`Fault::Refused`].
+    fn detach(&self, session: SessionId) -> Pending<Result<(), Fault>>;
 
     /// Like [`Link::check_driven`], but also if no request is in flight: whether messages are read.
-    fn check_read(&self) -> Progress {
-        self.check_driven()
-    }
+    fn check_read(&self) -> Progress;
 
     /// Returns the run ID of the store, which changes with every restart and failover. The session never compares times of
     /// two runs.
@@ -228,6 +222,12 @@ pub trait Link: Send + Sync + 'static {
 pub fn inspect_whole(link: &dyn Link, name: &Name, guess: Guess) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
     let asked = link.apply(name, &Op::Inspect, guess);
     Box::pin(async move { Ok((asked.await?, Vec::new())) })
+}
+
+/// Returns the reply to [`Link::detach`] of a store without [`StoreProfile::moves_inbox`].
+pub(crate) fn refuse_detach() -> Pending<Result<(), Fault>> {
+    let message = "this store cannot detach the inbox of a session from a link";
+    Box::pin(std::future::ready(Err(Fault::Refused(Error::new(ErrorKind::Unsupported, message)))))
 }
 
 /// Whether a link is driven by the runtime on which it was opened. Two checks are needed to know.

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::seam::{Fault, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, World, inspect_whole};
 use crate::{Error, LostReason, NodeView};
-use leasehold_spec::{Answer, Env, Kind, Name, Op, Renew, Resource, SessionId, Token, step};
+use leasehold_spec::{Acquire, Answer, Env, Kind, Name, Op, Renew, Resource, SessionId, Token, step};
 use shuttle::future::yield_now;
 use tokio::sync::{mpsc, oneshot};
 
 use super::world::Staged;
-use crate::store::Guess;
+use crate::store::{Guess, refuse_detach};
 
 /// How far the server's clock is ahead of the client's.
 const AHEAD_US: u64 = 1_000_000_000_000;
@@ -200,6 +200,10 @@ impl Link for Path {
         Box::pin(async move { asked.await.unwrap_or_else(|| (0..count).map(|_| Err(gone())).collect()) })
     }
 
+    fn acquire_all(&self, _: &[(Name, Acquire)]) -> Pending<OpResult<Option<Vec<Answer>>>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     fn names(&self, _from: u64) -> Pending<OpResult<(Vec<Name>, u64)>> {
         Box::pin(std::future::ready(Err(gone())))
     }
@@ -208,6 +212,14 @@ impl Link for Path {
         self.inbox.get_or_init(|| inbox);
         let asked = self.ask(move |reply| Up::Attach(session, reply));
         Box::pin(async move { asked.await.unwrap_or_else(|| Err(gone())) })
+    }
+
+    fn detach(&self, _: SessionId) -> Pending<OpResult<()>> {
+        refuse_detach()
+    }
+
+    fn check_read(&self) -> Progress {
+        self.check_driven()
     }
 
     fn run_id(&self) -> &str {

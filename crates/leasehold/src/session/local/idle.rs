@@ -1,5 +1,5 @@
-//! The local queues that nobody uses. They are kept for the next caller of their names: a name that was used is mostly used
-//! again, and to keep a queue costs less than to open one. A queue takes half a kilobyte, so only so many are kept.
+//! Idle local queues. Most names are used again, and keeping a queue costs less than opening one. A queue takes half a
+//! kilobyte, so at most `KEPT` numbers are listed.
 
 use std::collections::VecDeque;
 

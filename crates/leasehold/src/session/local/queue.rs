@@ -17,6 +17,7 @@ use leasehold_spec::limits::QUEUE_MAX;
 use leasehold_spec::mark::{Mark, hit};
 use tokio::sync::oneshot;
 
+use crate::session::inbox_keeper::InboxKeeper;
 use crate::session::terms::Terms;
 
 pub(crate) struct LocalQueue<V> {
@@ -42,8 +43,7 @@ pub(crate) struct Waiter<V> {
     pub(crate) until_us: u64,
     pub(crate) sticky_us: u64,
     pub(crate) caller: oneshot::Sender<V>,
-    /// Keeps the inbox with the thread, if this caller does not read the lane.
-    pub(crate) _keeps_inbox: Option<Arc<()>>,
+    pub(crate) _keeps_inbox: Option<InboxKeeper>,
 }
 
 /// The number of a waiter, and its queue.

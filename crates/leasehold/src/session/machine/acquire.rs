@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::lost::LostReason;
 use crate::observe::Event;
 use crate::session::bounds::RETRY_US;
-use crate::session::terms::{Renewal, Terms, Wait};
+use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Guess, Link};
 
 /// An acquire that its caller sends. It is boxed, to keep the futures that hold it small.
@@ -52,7 +52,7 @@ pub(crate) fn begin_for_caller(
     (wait, caller): (Wait, oneshot::Sender<Verdict>),
 ) -> Result<(u64, Option<Box<Outgoing>>, Upkeep)> {
     close::check_open(turn)?;
-    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, turn.now.runtime(), turn.now.us());
+    let (route, upkeep) = turn.route();
     let link = match wait {
         Wait::No => route.lane.clone().or_else(|| turn.server.links.home().cloned()),
         _ => turn.server.links.way_in(route.lane.clone()),
@@ -87,10 +87,9 @@ pub(crate) fn begin(
     if let Some(queue) = queue {
         turn.ledger.attach(counter, queue);
     }
-    let is_apart = queue.is_none() && !turn.server.links.lane.is_driven_by(route.runtime);
-    let may_move = !is_apart && terms.renewal == Renewal::Always && !terms.is_arrival();
-    let keeps_inbox = (!may_move).then(|| turn.server.links.keep_inbox(&mut turn.ledger.agenda)).flatten();
-    turn.ledger.insert(Attempt { range, _keeps_inbox: keeps_inbox, ..attempt }, turn.server.links.reach());
+    // Each waiter of a local queue keeps the inbox for itself.
+    let keeper = if queue.is_some() { None } else { turn.keep_inbox(terms) };
+    turn.ledger.insert(Attempt { range, _keeps_inbox: keeper, ..attempt }, turn.server.links.reach());
     upgrade::begin(turn, counter, terms);
     let outgoing = link.and_then(|link| {
         let (op, request) = request(turn, counter, &link)?;

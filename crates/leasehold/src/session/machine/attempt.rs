@@ -28,6 +28,7 @@ use crate::clock::margin_us;
 use crate::error::Error;
 use crate::session::bounds::{ANSWER_MAX_US, RETRY_US};
 use crate::session::hold::Hold;
+use crate::session::inbox_keeper::InboxKeeper;
 use crate::session::terms::{Entry, Terms, Wait};
 
 /// How many damaged replies in a row show that the record is damaged. One may be the hiccup of a proxy.
@@ -61,8 +62,7 @@ pub(crate) struct Attempt {
     pub(crate) in_flight: Option<InFlight>,
     /// How many damaged replies came in a row, and the last of them.
     pub(crate) damaged: Option<(u32, Error)>,
-    /// Keeps the inbox with the thread: its caller does not read the lane, or a re-check does not make up for a message.
-    pub(crate) _keeps_inbox: Option<Arc<()>>,
+    pub(crate) _keeps_inbox: Option<InboxKeeper>,
     /// The attempt that upgrades this one; 0: none.
     pub(crate) upgrade: u64,
     /// The earliest alarm that is set.
@@ -193,13 +193,13 @@ impl Attempt {
         // While a request is in flight, the next one waits for its reply or its timeout.
         let next = |next_us: u64| match reach {
             _ if self.in_flight.is_some() => answer_us,
-            Reach::Online | Reach::Deaf => next_us,
+            Reach::Online | Reach::WithoutInbox => next_us,
             Reach::Offline => u64::MAX,
         };
         let phase_us = match &self.phase {
             // A caller that does not wait gets the error that there is no connection.
             Phase::Asking { next_us, .. } if self.wait == Wait::No && self.in_flight.is_none() => *next_us,
-            Phase::Asking { .. } | Phase::Queued { .. } if reach == Reach::Deaf => answer_us,
+            Phase::Asking { .. } | Phase::Queued { .. } if reach == Reach::WithoutInbox => answer_us,
             Phase::Asking { next_us, .. } | Phase::Queued { next_us } => next(*next_us),
             Phase::Claiming { until_us, next_us, .. } => next(*next_us).min(*until_us),
             Phase::Held(holding) => next(holding.renew_us).min(holding.due_us(reach)),

@@ -14,13 +14,15 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use super::attempt::Attempt;
 use super::effects::Effects;
 use super::holding::Reach;
-use super::inbox::{Inbox, Place};
+use super::inbox_place::{InboxPlace, Move};
 use super::lane::{Lane, Lanes, Upkeep};
 use super::order::{InFlight, same};
 use crate::error::{Error, ErrorKind};
 use crate::session::agenda::Agenda;
 use crate::session::expiry::Contact;
-use crate::store::{Fault, Link, Store, StoreProfile};
+use crate::session::inbox_keeper::InboxKeeper;
+use crate::session::terms::{Renewal, Terms};
+use crate::store::{Fault, Link, Progress, Store, StoreProfile};
 use crate::world::RuntimeId;
 
 /// The result of a request.
@@ -29,6 +31,12 @@ pub(crate) type Reply = Result<Answer, Fault>;
 /// How many ended connections are remembered with their reason: two at a time, and earlier ones, whose requests may still
 /// fail.
 const ENDS: usize = 4;
+/// How often the lane is checked.
+const CHECK_US: u64 = 250_000;
+/// The second check, if requests are in flight. Both together take less than the half second for which `try_lock_for`
+/// awaits a reply. A lane that has the inbox is checked this often: both checks together take less than a third of the
+/// shortest claim, at which a waiter that was granted the lock renews it.
+const CHECK_AGAIN_US: u64 = 100_000;
 
 pub(crate) struct Connections {
     store: Arc<dyn Store>,
@@ -39,7 +47,9 @@ pub(crate) struct Connections {
     /// The session's own connection. The inbox is proved on it first.
     home: Option<Arc<dyn Link>>,
     pub(crate) lane: Lane,
-    pub(crate) inbox: Inbox,
+    pub(crate) inbox: InboxPlace,
+    /// When the lane was checked last, and its progress then.
+    checked: (u64, Progress),
     /// Connections that left a request unanswered.
     doubted: Vec<Arc<dyn Link>>,
     /// Connections with a ping in flight, and how many other replies have come meanwhile.
@@ -67,7 +77,8 @@ impl Connections {
             is_new_run: false,
             home: None,
             lane: Lane::new(lanes),
-            inbox: Inbox::new(),
+            inbox: InboxPlace::new(),
+            checked: (0, Progress::Moving),
             doubted: Vec::new(),
             proving: Vec::new(),
             ends: VecDeque::new(),
@@ -105,25 +116,47 @@ impl Connections {
         self.run_id == run_id
     }
 
-    /// Returns the lane, if it may have the inbox.
-    pub(crate) fn lane_of_this_run(&self) -> Option<Arc<dyn Link>> {
-        self.lane.open().filter(|lane| !lane.is_closed() && self.is_of_this_run(&***lane)).cloned()
-    }
-
     /// Notes that a message has brought a grant. Returns whether the inbox should move to the lane.
     pub(crate) fn note_pushed(&mut self, now_us: u64) -> bool {
-        if matches!(self.inbox.place(), Place::Lane(_)) {
+        if self.inbox.is_at_lane() {
             self.lane.note_use(now_us);
         }
         self.inbox.note_grant(now_us) && self.profile.moves_inbox && self.lane.is_open()
     }
 
-    /// Keeps the inbox with the thread until the result is dropped.
-    pub(crate) fn keep_inbox(&self, agenda: &mut Agenda) -> Option<Arc<()>> {
-        if !self.profile.moves_inbox {
+    /// Begins the move of the inbox that is due, and returns it.
+    pub(crate) fn due_move(&mut self, now_us: u64) -> Option<Move> {
+        self.home()?;
+        let may_have_it = |lane: &&Arc<dyn Link>| !lane.is_closed() && self.is_of_this_run(&***lane);
+        let lane = self.lane.open().filter(|_| self.profile.moves_inbox).filter(may_have_it).cloned();
+        self.inbox.due_move(lane, now_us)
+    }
+
+    /// Notes a check of the lane.
+    pub(crate) fn note_check(&mut self, progress: Progress, now_us: u64) {
+        self.checked = (now_us, progress);
+    }
+
+    /// Returns when the lane has to be checked again.
+    pub(crate) fn next_check_us(&self) -> u64 {
+        let (checked_us, progress) = self.checked;
+        let is_soon = self.inbox.is_at_lane() || progress != Progress::Moving;
+        checked_us + if is_soon { CHECK_AGAIN_US } else { CHECK_US }
+    }
+
+    /// Keeps the inbox with the thread for a caller on this runtime, if the caller does not read the lane, or if a re-check
+    /// would not make up for a message that is lost there.
+    pub(crate) fn keep_inbox(
+        &self,
+        agenda: &mut Agenda,
+        terms: &Terms,
+        runtime: Option<RuntimeId>,
+    ) -> Option<InboxKeeper> {
+        let is_made_up_for = terms.renewal == Renewal::Always && !terms.is_arrival();
+        if is_made_up_for && self.lane.is_driven_by(runtime) {
             return None;
         }
-        if !matches!(self.inbox.place(), Place::Home) {
+        if !self.inbox.is_at_home() {
             agenda.wake();
         }
         Some(self.inbox.keep())
@@ -145,7 +178,7 @@ impl Connections {
     pub(crate) fn reach(&self) -> Reach {
         match self.home() {
             None => Reach::Offline,
-            Some(_) if self.inbox.is_detached() => Reach::Deaf,
+            Some(_) if self.inbox.is_detached() => Reach::WithoutInbox,
             Some(_) => Reach::Online,
         }
     }

@@ -11,7 +11,7 @@ use super::connections::for_now;
 use super::lane::Upkeep;
 use super::ledger::Stage;
 use super::turn::Turn;
-use super::{close, condition, grant, listen, lower, release, replies};
+use super::{close, condition, grant, inbox_moves, lower, release, replies};
 use crate::clock::Sample;
 use crate::error::{Error, Result};
 use crate::store::{Link, Message, Progress};
@@ -47,7 +47,8 @@ pub(crate) fn attached(turn: &mut Turn<'_>, link: Arc<dyn Link>) {
         condition::meet_new_run(turn);
     }
     turn.server.links.set_home(Some(link));
-    listen::reconnected(turn);
+    turn.server.links.note_check(Progress::Moving, turn.now.us()); // The thread checks the lane from now on.
+    inbox_moves::reconnected(turn);
     if !is_on(Mutant::P15NoResync) {
         turn.wake_all();
     }
@@ -97,9 +98,9 @@ pub(crate) fn end_proof(turn: &mut Turn<'_>, link: &Arc<dyn Link>, is_proved: bo
     }
 }
 
-/// Requests the lane for a caller on this runtime. Returns what has to be done for the lane.
-pub(crate) fn want_lane(turn: &mut Turn<'_>, runtime: Option<RuntimeId>) -> Upkeep {
-    turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now.us()).1
+/// Requests the lane for the caller. Returns what has to be done for the lane.
+pub(crate) fn want_lane(turn: &mut Turn<'_>) -> Upkeep {
+    turn.route().1
 }
 
 /// Accepts the lane that a task has opened, or the error that prevented it.
@@ -117,14 +118,17 @@ pub(crate) fn lane_opened(turn: &mut Turn<'_>, runtime: RuntimeId, opened: Resul
     }
 }
 
-/// Gives the lane up if its runtime does not drive it. Returns the progress of the lane.
-pub(crate) fn check_lane(turn: &mut Turn<'_>) -> Progress {
-    if let Some(progress) = listen::check(turn) {
-        return progress;
+/// Checks the lane, if that is due: whether its runtime reads it, if it has the inbox, or else drives it. A lane that is not
+/// driven is given up. Returns when the next check is due.
+pub(crate) fn check_lane(turn: &mut Turn<'_>) -> u64 {
+    let (links, now_us) = (&mut turn.server.links, turn.now.us());
+    if links.next_check_us() <= now_us {
+        let read = links.inbox.check(now_us);
+        let progress = read.unwrap_or_else(|| links.lane.progress());
+        links.note_check(progress, now_us);
+        if read.is_none() && progress == Progress::Stalled && !is_on(Mutant::P17LaneStandsStill) {
+            replies::give_lane_up(turn);
+        }
     }
-    let progress = turn.server.links.lane.progress();
-    if progress == Progress::Stalled && !is_on(Mutant::P17LaneStandsStill) {
-        replies::give_lane_up(turn);
-    }
-    progress
+    turn.server.links.next_check_us()
 }

@@ -64,7 +64,7 @@ pub(crate) fn release(turn: &mut Turn<'_>, hold: &Hold) -> ReleaseStep {
     if pass(turn, hold) {
         return ReleaseStep::HandedOn;
     }
-    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, turn.now.runtime(), turn.now.us());
+    let (route, upkeep) = turn.route();
     match begin_release(turn, hold, &route) {
         Some(sending) => ReleaseStep::Send { sending: Box::new(sending), upkeep },
         None => ReleaseStep::NotHeld,

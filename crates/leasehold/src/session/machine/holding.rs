@@ -47,8 +47,8 @@ pub(crate) struct Lowered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     Online,
-    /// It is up, and the inbox is about to be attached to it: nothing that may queue is sent (P11).
-    Deaf,
+    /// The connection is up, but no connection has the inbox: no acquire that may queue is sent (P11).
+    WithoutInbox,
     Offline,
 }
 

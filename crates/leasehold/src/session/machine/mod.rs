@@ -23,7 +23,7 @@
 //!        ╲     ╱
 //!        release                   how an attempt is returned to the store
 //!           │
-//!        replies  listen           what every reply says, and requests without one · where the inbox is
+//!        replies  inbox_moves      what every reply says, and requests without one · where the inbox is
 //!        ╱     ╲
 //!   server     ledger              the parts, and below them what they consist of
 //! ```
@@ -44,10 +44,11 @@ pub(crate) mod guards;
 mod hand_over;
 mod holding;
 mod ids;
-mod inbox;
+pub(crate) mod inbox_moves;
+pub(crate) mod inbox_place;
+mod inbox_timing;
 mod lane;
 mod ledger;
-pub(crate) mod listen;
 pub(crate) mod lower;
 mod names;
 mod order;
@@ -109,7 +110,7 @@ impl Machine {
         world: &dyn World,
         change: impl FnOnce(&mut Turn<'_>) -> R,
     ) -> (R, Effects, Thread) {
-        let turn = &mut Turn { ledger: &mut self.ledger, server: &mut self.server, now: Moment::of(world) };
+        let turn = &mut Turn::new(&mut self.ledger, &mut self.server, Moment::of(world));
         let result = change(turn);
         due::attend(turn);
         #[cfg(debug_assertions)]

@@ -36,7 +36,7 @@ pub(crate) fn begin_all(turn: &mut Turn<'_>, members: Vec<Wanted<'_>>) -> Result
     if !turn.server.links.profile().takes_together || members.iter().any(|((name, _), _)| is_busy(name)) {
         return Ok((Vec::new(), Upkeep::Fine));
     }
-    let (route, upkeep) = turn.server.links.route(&mut turn.ledger.effects, turn.now.runtime(), turn.now.us());
+    let (route, upkeep) = turn.route();
     let Some(link) = route.lane.clone().or_else(|| turn.server.links.home().cloned()) else {
         return Ok((Vec::new(), upkeep));
     };

@@ -3,9 +3,13 @@
 use std::cell::OnceCell;
 
 use super::attempt::Phase;
+use super::connections::Route;
+use super::lane::Upkeep;
 use super::ledger::Ledger;
 use super::order::InFlight;
 use super::server::Server;
+use crate::session::inbox_keeper::InboxKeeper;
+use crate::session::terms::Terms;
 use crate::world::{RuntimeId, World};
 
 /// The parts of the machine, and the moment of the event.
@@ -13,6 +17,8 @@ pub(crate) struct Turn<'m> {
     pub(crate) ledger: &'m mut Ledger,
     pub(crate) server: &'m mut Server,
     pub(crate) now: Moment<'m>,
+    /// The runtime of the caller that makes the change, once it is known.
+    runtime: OnceCell<Option<RuntimeId>>,
 }
 
 /// The moment of an event: one reading of the clock, made when it is first needed. Most events of a local queue need none,
@@ -31,21 +37,41 @@ impl<'m> Moment<'m> {
     pub(crate) fn us(&self) -> u64 {
         *self.us.get_or_init(|| self.world.now_us())
     }
+}
+
+impl<'m> Turn<'m> {
+    pub(crate) fn new(ledger: &'m mut Ledger, server: &'m mut Server, now: Moment<'m>) -> Self {
+        Self { ledger, server, now, runtime: OnceCell::new() }
+    }
 
     /// Returns the runtime of the caller that makes the change. Only a change that sends something needs it: tokio takes
     /// as long to tell it as a hand-over inside the process takes.
-    pub(crate) fn runtime(&self) -> Option<RuntimeId> {
-        self.world.runtime()
+    fn runtime(&self) -> Option<RuntimeId> {
+        *self.runtime.get_or_init(|| self.now.world.runtime())
     }
-}
 
-impl Turn<'_> {
+    /// Returns how the caller that makes the change sends its requests, and what it has to do for the lane.
+    pub(crate) fn route(&mut self) -> (Route, Upkeep) {
+        let runtime = self.runtime();
+        self.server.links.route(&mut self.ledger.effects, runtime, self.now.us())
+    }
+
+    /// Keeps the inbox with the thread for the caller that makes the change, if it needs that for these terms.
+    pub(crate) fn keep_inbox(&mut self, terms: &Terms) -> Option<InboxKeeper> {
+        if !self.server.links.profile().moves_inbox {
+            return None;
+        }
+        let runtime = self.runtime();
+        self.server.links.keep_inbox(&mut self.ledger.agenda, terms, runtime)
+    }
+
     /// Sets the next alarm of an attempt, and that of its queue.
     pub(crate) fn arm(&mut self, counter: u64) {
         self.ledger.arm(counter, self.server.links.reach());
     }
 
-    /// The same after the reply to this request.
+    /// Sets the next alarm of an attempt after a reply. If a message may have been lost since the request was sent, the attempt
+    /// asks again now.
     pub(crate) fn arm_after_reply(&mut self, counter: u64, request: &InFlight) {
         self.ask_again_if_missed(counter, request);
         self.arm(counter);

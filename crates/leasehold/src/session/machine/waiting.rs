@@ -84,10 +84,7 @@ pub(crate) fn join(
     let known = known.filter(|queue| turn.ledger.queues.contains_key(queue));
     let queue = known.unwrap_or_else(|| turn.ledger.open_queue(name, terms));
     let number = turn.ledger.ids.number();
-    let keeps_inbox = match turn.server.links.lane.is_driven_by(turn.now.runtime()) {
-        true => None,
-        false => turn.server.links.keep_inbox(&mut turn.ledger.agenda),
-    };
+    let keeper = turn.keep_inbox(terms);
     let mut counter = 0;
     if let Some(queue) = turn.ledger.queues.get_mut(&queue) {
         if queue.is_full() {
@@ -95,11 +92,11 @@ pub(crate) fn join(
         }
         queue.set_terms_if_idle(terms);
         counter = queue.attempt;
-        queue.push(Waiter { number, until_us, sticky_us: terms.sticky_us, caller, _keeps_inbox: keeps_inbox });
+        queue.push(Waiter { number, until_us, sticky_us: terms.sticky_us, caller, _keeps_inbox: keeper });
     }
     let (mut first, mut upkeep) = (None, Upkeep::Fine);
     if counter == 0 {
-        let (route, care) = turn.server.links.route(&mut turn.ledger.effects, turn.now.runtime(), turn.now.us());
+        let (route, care) = turn.route();
         let link = turn.server.links.way_in(route.lane.clone());
         (first, upkeep) = (begin_for_queue(turn, queue, (link, &route)), care);
     } else {

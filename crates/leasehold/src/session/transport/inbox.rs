@@ -1,4 +1,4 @@
-//! The inbox of the session, and how the thread moves it. (Why and when it moves stands in `machine/listen.rs`.)
+//! The inbox of the session, and how the thread moves it. (Why and when it moves is in `machine/inbox_moves.rs`.)
 
 use std::sync::{Arc, Weak};
 
@@ -8,7 +8,8 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use super::task::{begun, race, spawn};
 use crate::session::bounds::ANSWER_MAX_US;
 use crate::session::machine::contact;
-use crate::session::machine::listen::{self, Move};
+use crate::session::machine::inbox_moves;
+use crate::session::machine::inbox_place::Move;
 use crate::session::shared::Shared;
 use crate::store::{Fault, Inbox, Link};
 use crate::world::Pending;
@@ -26,33 +27,42 @@ pub(super) fn attach(shared: &Arc<Shared>, id: SessionId, link: &Arc<dyn Link>) 
 
 /// Begins a move. `home` is the session's connection.
 pub(super) fn begin(shared: &Arc<Shared>, id: SessionId, home: &Arc<dyn Link>, due: Move) {
-    let (to, is_lane) = match due {
-        Move::ToLane(lane) => (lane, true),
-        Move::ToHome => (Arc::clone(home), false),
-    };
-    if is_lane && is_on(Mutant::P17DetachesFirst) {
+    match due {
+        Move::ToLane(lane) => move_to_lane(shared, id, home, lane),
+        Move::ToHome => move_home(shared, id, home),
+    }
+}
+
+fn move_to_lane(shared: &Arc<Shared>, id: SessionId, home: &Arc<dyn Link>, lane: Arc<dyn Link>) {
+    if is_on(Mutant::P17DetachesFirst) {
         detach(shared, id, Arc::clone(home));
     }
-    let attaching = begun(attach(shared, id, &to));
+    let attaching = begun(attach(shared, id, &lane));
     spawn(shared, move |shared| async move {
-        let attached = race(&*shared.world, ANSWER_MAX_US, attaching).await;
-        let is_attached = matches!(attached, Some(Ok(())));
-        let from = match is_lane {
-            true => shared.with(|turn| listen::lane_attached(turn, &to, is_attached)),
-            false if is_attached => shared.with(|turn| listen::home_attached(turn, &to)),
-            // The thread opens another connection, with the inbox.
-            false => {
-                to.close();
-                shared.wake.notify_one();
-                None
-            }
+        let from = match is_attached_in_time(&shared, attaching).await {
+            true => shared.with(|turn| inbox_moves::attached_to_lane(turn, &lane)),
+            false => shared.with(|turn| inbox_moves::failed_at_lane(turn, &lane)),
         };
-        if let Some(from) = from {
-            detach(&shared, id, from);
-        }
-        // The lane is checked from now on, and callers may wait until something can be sent.
-        shared.wake.notify_one();
+        from.into_iter().for_each(|from| detach(&shared, id, from));
+        shared.wake.notify_one(); // The thread has to check the lane from now on.
     });
+}
+
+fn move_home(shared: &Arc<Shared>, id: SessionId, home: &Arc<dyn Link>) {
+    let (home, attaching) = (Arc::clone(home), begun(attach(shared, id, home)));
+    spawn(shared, move |shared| async move {
+        if is_attached_in_time(&shared, attaching).await {
+            let lane = shared.with(|turn| inbox_moves::attached_to_home(turn, &home));
+            lane.into_iter().for_each(|lane| detach(&shared, id, lane));
+        } else {
+            home.close(); // The thread opens another connection, with the inbox.
+        }
+        shared.wake.notify_one(); // The thread may send what waited for the inbox.
+    });
+}
+
+async fn is_attached_in_time(shared: &Shared, attaching: Pending<Result<(), Fault>>) -> bool {
+    matches!(race(&*shared.world, ANSWER_MAX_US, attaching).await, Some(Ok(())))
 }
 
 fn detach(shared: &Arc<Shared>, id: SessionId, link: Arc<dyn Link>) {
@@ -60,8 +70,8 @@ fn detach(shared: &Arc<Shared>, id: SessionId, link: Arc<dyn Link>) {
     spawn(shared, move |shared| async move {
         match detaching.await {
             Ok(()) => {}
-            Err(Fault::Refused(_)) => shared.with(|turn| listen::detach_refused(turn, &link)),
-            Err(_) => shared.with(listen::detach_failed),
+            Err(Fault::Refused(_)) => shared.with(|turn| inbox_moves::detach_refused(turn, &link)),
+            Err(_) => shared.with(inbox_moves::detach_failed),
         }
     });
 }

@@ -12,8 +12,7 @@ use crate::session::shared::Shared;
 /// up, and a lane that leads to another run than the inbox is never used. Returns a receiver that ends when the lane is
 /// open. Without a runtime there is no lane.
 pub(crate) fn begin(shared: &Arc<Shared>) -> oneshot::Receiver<()> {
-    let runtime = shared.world.runtime();
-    let upkeep = shared.with(|turn| contact::want_lane(turn, runtime));
+    let upkeep = shared.with(contact::want_lane);
     let (opened, is_open) = oneshot::channel();
     keep_up(shared, upkeep, Some(opened));
     is_open

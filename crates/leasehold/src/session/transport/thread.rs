@@ -22,10 +22,10 @@ use crate::session::agenda::window::Kind;
 use crate::session::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use crate::session::machine::due::{self, DueRequest};
 use crate::session::machine::{
-    InFlight, Reply, acquire, beside, close, contact, listen, recheck, release, renew, silent,
+    InFlight, Reply, acquire, beside, close, contact, inbox_moves, recheck, release, renew, silent,
 };
 use crate::session::shared::Shared;
-use crate::store::{Fault, Link, Progress};
+use crate::store::{Fault, Link};
 use crate::world::Pending;
 
 type Ready = oneshot::Sender<Result<(), Error>>;
@@ -44,12 +44,6 @@ const OFFLINE_TICK_US: u64 = 50_000;
 const PROOF_MAX_US: u64 = ANSWER_MAX_US;
 /// The first pause between two tries to connect.
 const BACKOFF_MIN_US: u64 = 20_000;
-/// How often the thread checks whether the lane is driven: with every tick.
-const LANE_US: u64 = TICK_US;
-/// The second check, if requests are in flight. Both together take less than the half second for which `try_lock_for`
-/// awaits a reply. A lane that has the inbox is checked this often: both checks together take less than a third of the
-/// shortest claim, at which a waiter that was granted the lock renews it.
-const LANE_AGAIN_US: u64 = 100_000;
 
 /// The consequence if the first try to connect fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,21 +132,13 @@ async fn open(shared: &Arc<Shared>, id: SessionId) -> Result<Arc<dyn Link>, Erro
 /// Sends what is due until the connection is gone or the session is over.
 async fn serve(shared: &Arc<Shared>, id: SessionId, link: &Arc<dyn Link>) {
     let mut asked_time_us = shared.world.now_us();
-    let mut check_lane_us = asked_time_us + LANE_US;
     while !link.is_closed() && !is_over(shared) {
         let (requests, doubted, now_us) =
             shared.with(|turn| (due::due_requests(turn), turn.server.links.take_doubted(), turn.now.us()));
         requests.into_iter().for_each(|request| send(shared, link, request));
         doubted.into_iter().for_each(|doubted| prove(shared, doubted));
-        if check_lane_us <= now_us {
-            let progress = shared.with(contact::check_lane);
-            check_lane_us = now_us + if progress == Progress::Waiting { LANE_AGAIN_US } else { LANE_US };
-        }
-        let (due_move, is_at_lane) = shared.with(|turn| (listen::due_move(turn), listen::is_at_lane(turn)));
+        let (check_lane_us, due_move) = shared.with(|turn| (contact::check_lane(turn), inbox_moves::due_move(turn)));
         due_move.into_iter().for_each(|due| inbox::begin(shared, id, link, due));
-        if is_at_lane {
-            check_lane_us = check_lane_us.min(now_us + LANE_AGAIN_US);
-        }
         if now_us.saturating_sub(asked_time_us) > IDLE_US {
             asked_time_us = now_us;
             prove(shared, Arc::clone(link));

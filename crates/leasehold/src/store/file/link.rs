@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use leasehold_spec::{Answer, Kind, Name, Op, Renew, SessionId};
+use leasehold_spec::{Acquire, Answer, Kind, Name, Op, Renew, SessionId};
 use tokio::sync::oneshot;
 
 use super::desk::Desk;
 use super::job::{Job, Opened, Tie};
 use crate::error::{Error, ErrorKind};
 use crate::inspection::NodeView;
-use crate::store::{Fault, Guess, Inbox, Link, Progress, inspect_whole};
+use crate::store::{Fault, Guess, Inbox, Link, Progress, inspect_whole, refuse_detach};
 use crate::world::Pending;
 
 pub(super) struct FileLink {
@@ -70,12 +70,24 @@ impl Link for FileLink {
         })
     }
 
+    fn acquire_all(&self, _: &[(Name, Acquire)]) -> Pending<Result<Option<Vec<Answer>>, Fault>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
         self.ask(move |tie, tell| Job::Names { tie, from, tell })
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         self.ask(move |tie, tell| Job::Attach { tie, session, inbox, tell })
+    }
+
+    fn detach(&self, _: SessionId) -> Pending<Result<(), Fault>> {
+        refuse_detach()
+    }
+
+    fn check_read(&self) -> Progress {
+        self.check_driven()
     }
 
     fn run_id(&self) -> &str {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::{Answer, GrantId, Kind, Name, Op, Outcome, Renew, SessionId, Token};
+use leasehold_spec::{Acquire, Answer, GrantId, Kind, Name, Op, Outcome, Renew, SessionId, Token};
 use tokio::task::unconstrained;
 
 use super::fan::Fan;
@@ -18,7 +18,7 @@ use super::timers::Due;
 use super::{acquire, collect, connector, inspect, queue, release, renew};
 use crate::error::Error;
 use crate::inspection::NodeView;
-use crate::store::{Fault, Guess, Inbox, Link, Progress, lacks};
+use crate::store::{Fault, Guess, Inbox, Link, Progress, lacks, refuse_detach};
 use crate::world::Pending;
 
 /// How long a connect or an attach waits for nodes beyond a majority. A lock that is acquired at once is then acquired at
@@ -42,12 +42,24 @@ impl Link for QuorumLink {
         Box::pin(unconstrained(renew::renew(Arc::clone(&self.0), batch.to_vec())))
     }
 
+    fn acquire_all(&self, _: &[(Name, Acquire)]) -> Pending<Result<Option<Vec<Answer>>, Fault>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
         Box::pin(inspect::names(Arc::clone(&self.0), from))
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         Box::pin(attach(Arc::clone(&self.0), session, inbox))
+    }
+
+    fn detach(&self, _: SessionId) -> Pending<Result<(), Fault>> {
+        refuse_detach()
+    }
+
+    fn check_read(&self) -> Progress {
+        self.check_driven()
     }
 
     /// The nodes have run IDs of their own. A node that has forgotten anything abstains.

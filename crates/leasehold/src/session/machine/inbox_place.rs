@@ -1,0 +1,185 @@
+//! The connection to which the inbox of the session is attached (P17). What the moves do to everything else is in
+//! `inbox_moves.rs`.
+
+use std::sync::Arc;
+
+use leasehold_spec::mutant::{Mutant, is_on};
+
+use super::inbox_timing::{Brisk, StayHome};
+use super::order::same;
+use crate::session::inbox_keeper::InboxKeeper;
+use crate::store::{Link, Progress};
+
+/// The place of the inbox.
+pub(crate) struct InboxPlace {
+    at: InboxAt,
+    brisk: Brisk,
+    stay: StayHome,
+    /// Replies to requests that were sent before this moment do not make up for a lost message.
+    since_us: u64,
+    keeper: InboxKeeper,
+}
+
+/// The connections to which the inbox is attached.
+enum InboxAt {
+    /// To the session's connection.
+    Home,
+    /// To the session's connection, and about to be attached to the lane.
+    ToLane(Arc<dyn Link>),
+    /// To the lane.
+    Lane { lane: Arc<dyn Link>, fault: Option<LaneFault> },
+    /// To the lane, if that is still open, and about to be attached to the session's connection.
+    ToHome { lane: Arc<dyn Link>, fault: Option<LaneFault> },
+}
+
+/// Why the lane is closed when the inbox has returned from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LaneFault {
+    /// Its runtime did not read it. Messages may lie there.
+    Unread,
+    /// The store has refused to detach the inbox from a connection: it would refuse that for the lane, too.
+    DetachRefused,
+}
+
+/// A move of the inbox, for the thread to carry out.
+pub(crate) enum Move {
+    ToLane(Arc<dyn Link>),
+    ToHome,
+}
+
+impl InboxPlace {
+    pub(crate) fn new() -> Self {
+        Self {
+            at: InboxAt::Home,
+            brisk: Brisk::default(),
+            stay: StayHome::new(),
+            since_us: 0,
+            keeper: InboxKeeper::default(),
+        }
+    }
+
+    pub(crate) fn is_at_home(&self) -> bool {
+        matches!(self.at, InboxAt::Home)
+    }
+
+    pub(crate) fn is_at_lane(&self) -> bool {
+        matches!(self.at, InboxAt::Lane { .. })
+    }
+
+    /// Returns whether the only connection with the inbox is gone.
+    pub(crate) fn is_detached(&self) -> bool {
+        matches!(&self.at, InboxAt::Lane { lane, .. } | InboxAt::ToHome { lane, .. } if lane.is_closed())
+    }
+
+    /// Keeps the inbox with the thread until the result is dropped.
+    pub(crate) fn keep(&self) -> InboxKeeper {
+        self.keeper.clone()
+    }
+
+    /// Notes that a message has brought a grant. Returns whether the inbox should move now.
+    pub(crate) fn note_grant(&mut self, now_us: u64) -> bool {
+        self.brisk.note_grant(now_us);
+        self.is_at_home() && self.may_leave(now_us)
+    }
+
+    /// Begins the move that is due, and returns it. `lane` is the lane that may have the inbox.
+    pub(crate) fn due_move(&mut self, lane: Option<Arc<dyn Link>>, now_us: u64) -> Option<Move> {
+        match &self.at {
+            InboxAt::Home if self.may_leave(now_us) => {
+                let lane = lane?;
+                self.at = InboxAt::ToLane(Arc::clone(&lane));
+                Some(Move::ToLane(lane))
+            }
+            InboxAt::Lane { lane: at, fault } => {
+                let is_lane = lane.is_some_and(|lane| same(&lane, at));
+                if is_lane && fault.is_none() && !self.is_kept() && !self.brisk.is_idle(now_us) {
+                    return None;
+                }
+                let (lane, fault) = (Arc::clone(at), *fault);
+                if self.is_kept() {
+                    self.stay.shortly(now_us);
+                }
+                self.at = InboxAt::ToHome { lane, fault };
+                Some(Move::ToHome)
+            }
+            InboxAt::Home | InboxAt::ToLane(_) | InboxAt::ToHome { .. } => None,
+        }
+    }
+
+    /// The inbox was attached to the lane. Returns whether it stays there: not if it has come back meanwhile.
+    pub(crate) fn arrive(&mut self, lane: &Arc<dyn Link>, now_us: u64) -> bool {
+        let is_awaited = self.is_awaited_at(lane);
+        if is_awaited {
+            self.brisk.note_move(now_us);
+            self.at = InboxAt::Lane { lane: Arc::clone(lane), fault: None };
+        }
+        is_awaited
+    }
+
+    /// The inbox could not be attached to the lane.
+    pub(crate) fn fail_to_leave(&mut self, lane: &Arc<dyn Link>, now_us: u64) {
+        if self.is_awaited_at(lane) {
+            self.stay.after_failure(now_us);
+            self.at = InboxAt::Home;
+        }
+    }
+
+    /// Checks whether the lane is read, if it has the inbox. Returns its progress.
+    pub(crate) fn check(&mut self, now_us: u64) -> Option<Progress> {
+        let InboxAt::Lane { lane, fault } = &mut self.at else { return None };
+        let progress = lane.check_read();
+        if progress == Progress::Stalled && !is_on(Mutant::P17BelievesLane) {
+            *fault = Some(LaneFault::Unread);
+            self.stay.after_failure(now_us);
+        }
+        Some(progress)
+    }
+
+    /// The store refuses to detach the inbox. It stays with the thread for good, and returns if it is at the lane.
+    pub(crate) fn stay_for_good(&mut self) {
+        self.stay.for_good();
+        if let InboxAt::Lane { fault, .. } | InboxAt::ToHome { fault, .. } = &mut self.at {
+            *fault = Some(fault.unwrap_or(LaneFault::DetachRefused));
+        }
+    }
+
+    /// The session's connection has the inbox again. Returns the lane that had it, and the fault of the lane. `None` if the
+    /// inbox was not on its way back.
+    pub(crate) fn come_home(&mut self) -> Option<(Arc<dyn Link>, Option<LaneFault>)> {
+        let InboxAt::ToHome { lane, fault } = &self.at else { return None };
+        let returned = (Arc::clone(lane), *fault);
+        self.begin_at_home();
+        Some(returned)
+    }
+
+    /// Another connection of the session has the inbox. Returns the lane that had it or was about to have it.
+    pub(crate) fn begin_at_home(&mut self) -> Option<Arc<dyn Link>> {
+        self.brisk.begin_again();
+        match std::mem::replace(&mut self.at, InboxAt::Home) {
+            InboxAt::Home => None,
+            InboxAt::ToLane(lane) | InboxAt::Lane { lane, .. } | InboxAt::ToHome { lane, .. } => Some(lane),
+        }
+    }
+
+    /// Messages from before this moment may be lost.
+    pub(crate) fn note_missed(&mut self, now_us: u64) {
+        self.since_us = now_us;
+    }
+
+    /// Returns whether a message may have been lost after this request was sent.
+    pub(crate) fn may_have_missed(&self, sent_us: u64) -> bool {
+        sent_us < self.since_us
+    }
+
+    fn may_leave(&self, now_us: u64) -> bool {
+        self.brisk.is_brisk(now_us) && self.stay.is_over(now_us) && !self.is_kept()
+    }
+
+    fn is_kept(&self) -> bool {
+        self.keeper.has_clones()
+    }
+
+    fn is_awaited_at(&self, lane: &Arc<dyn Link>) -> bool {
+        matches!(&self.at, InboxAt::ToLane(awaited) if same(awaited, lane))
+    }
+}

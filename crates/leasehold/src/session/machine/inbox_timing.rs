@@ -1,0 +1,145 @@
+//! When the inbox may move to the lane, and when it stays with the thread (P17).
+
+/// The inbox moves after this many grants by message, each less than [`BRISK_US`] after the one before.
+const GRANTS_TO_MOVE: u32 = 4;
+const BRISK_US: u64 = 1_000_000;
+/// If the lane has received no grant for this long, the inbox returns, because checking the lane costs more than it gains.
+const IDLE_US: u64 = 5_000_000;
+/// After the lane was found unread, the inbox stays with the thread for this long. The time doubles with each further
+/// failure.
+const PAUSE_MIN_US: u64 = 10_000_000;
+const PAUSE_MAX_US: u64 = 640_000_000;
+/// After this many times the next pause without an unread lane, the next pause is the shortest one again.
+const FORGIVEN: u64 = 10;
+
+/// How quickly grants come by messages.
+#[derive(Default)]
+pub(super) struct Brisk {
+    /// How many grants came in quick succession.
+    grants: u32,
+    /// When the last grant came, or when the inbox moved to the lane.
+    granted_us: u64,
+}
+
+impl Brisk {
+    pub(super) fn note_grant(&mut self, now_us: u64) {
+        self.grants = if self.is_recent(now_us) { self.grants.saturating_add(1) } else { 1 };
+        self.granted_us = now_us;
+    }
+
+    /// Returns whether enough grants came in quick succession, and the last one just now.
+    pub(super) fn is_brisk(&self, now_us: u64) -> bool {
+        self.grants >= GRANTS_TO_MOVE && self.is_recent(now_us)
+    }
+
+    /// Returns whether no grant has come for long.
+    pub(super) fn is_idle(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.granted_us) > IDLE_US
+    }
+
+    /// The inbox has moved to the lane: the time without a grant begins.
+    pub(super) fn note_move(&mut self, now_us: u64) {
+        self.granted_us = now_us;
+    }
+
+    /// The inbox is with the thread again: the count begins again.
+    pub(super) fn begin_again(&mut self) {
+        self.grants = 0;
+    }
+
+    fn is_recent(&self, now_us: u64) -> bool {
+        now_us.saturating_sub(self.granted_us) < BRISK_US
+    }
+}
+
+/// How long the inbox stays with the thread.
+pub(super) struct StayHome {
+    /// `u64::MAX`: for good.
+    until_us: u64,
+    /// The length of the next pause after a failure.
+    next_us: u64,
+}
+
+impl StayHome {
+    pub(super) fn new() -> Self {
+        Self { until_us: 0, next_us: PAUSE_MIN_US }
+    }
+
+    pub(super) fn is_over(&self, now_us: u64) -> bool {
+        now_us >= self.until_us
+    }
+
+    /// Begins a pause after the lane has failed. The pause after the next failure is longer, unless that comes much later.
+    pub(super) fn after_failure(&mut self, now_us: u64) {
+        if now_us > self.until_us.saturating_add(FORGIVEN * self.next_us) {
+            self.next_us = PAUSE_MIN_US;
+        }
+        self.until_us = self.until_us.max(now_us + self.next_us);
+        self.next_us = (self.next_us * 2).min(PAUSE_MAX_US);
+    }
+
+    /// Begins the shortest pause: somebody needs the inbox with the thread, and the lane has not failed.
+    pub(super) fn shortly(&mut self, now_us: u64) {
+        self.until_us = self.until_us.max(now_us + PAUSE_MIN_US);
+    }
+
+    pub(super) fn for_good(&mut self) {
+        self.until_us = u64::MAX;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grants_in_quick_succession_are_brisk() {
+        let are_brisk = |apart_us: u64| {
+            let mut brisk = Brisk::default();
+            [1, 2, 3, 4, 5].map(|nth| {
+                brisk.note_grant(nth * apart_us);
+                brisk.is_brisk(nth * apart_us)
+            })
+        };
+        assert_eq!(are_brisk(BRISK_US - 1), [false, false, false, true, true]);
+        assert_eq!(are_brisk(BRISK_US), [false; 5], "each a second after the one before");
+    }
+
+    #[test]
+    fn grants_are_not_brisk_a_second_after_the_last_one() {
+        let mut brisk = Brisk::default();
+        (0..GRANTS_TO_MOVE).for_each(|_| brisk.note_grant(7));
+        assert!(brisk.is_brisk(6 + BRISK_US) && !brisk.is_brisk(7 + BRISK_US));
+    }
+
+    #[test]
+    fn a_lane_without_a_grant_is_idle_after_a_while() {
+        let mut brisk = Brisk::default();
+        brisk.note_move(7);
+        assert!(!brisk.is_idle(7 + IDLE_US) && brisk.is_idle(8 + IDLE_US));
+    }
+
+    #[test]
+    fn the_inbox_stays_for_longer_after_each_further_failure() {
+        let (mut stay, mut now_us) = (StayHome::new(), 0);
+        for pause_us in [10, 20, 40, 80, 160, 320, 640, 640].map(|s| s * 1_000_000) {
+            stay.after_failure(now_us);
+            now_us += pause_us;
+            assert!(!stay.is_over(now_us - 1) && stay.is_over(now_us));
+        }
+        now_us += FORGIVEN * PAUSE_MAX_US + 1;
+        stay.after_failure(now_us);
+        assert!(stay.is_over(now_us + PAUSE_MIN_US), "the failures before are long ago");
+    }
+
+    #[test]
+    fn a_short_stay_does_not_end_a_longer_one() {
+        let mut stay = StayHome::new();
+        stay.shortly(0);
+        assert!(!stay.is_over(PAUSE_MIN_US - 1) && stay.is_over(PAUSE_MIN_US));
+        stay.for_good();
+        stay.shortly(PAUSE_MIN_US);
+        stay.after_failure(PAUSE_MIN_US);
+        assert!(!stay.is_over(u64::MAX - 1));
+    }
+}
