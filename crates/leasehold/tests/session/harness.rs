@@ -67,6 +67,7 @@ impl Harness {
             ahead_us: AtomicU64::new(AHEAD_US),
             may_attach: AtomicBool::new(true),
             moves_inbox: AtomicBool::new(false),
+            detach_fault: Mutex::default(),
             attaches: AtomicUsize::new(0),
             is_away: AtomicBool::new(false),
             opened: AtomicUsize::new(0),

@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold::seam::{Message, World};
+use leasehold::seam::{Fault, Message, World};
 use leasehold::{LostReason, Released};
 use leasehold_spec::{Contention, Delivery, Event, GrantId, LostHow, Name, Op, Outcome, Rest};
 use tokio::time::timeout;
 
 use crate::harness::{Altered, Harness, Locking, MS, guard_of, pause, queued, token};
+use crate::store::{gone, refused};
 
 const HOME: usize = 0;
 const LANE: usize = 1;
@@ -23,6 +24,11 @@ async fn connect(world: Arc<dyn World>) -> Harness {
     let store = Harness::store(0);
     store.0.moves_inbox.store(true, Ordering::SeqCst);
     Harness::connect(world, store).await
+}
+
+/// Lets the store answer every detach with this fault.
+fn refuse_detaches(harness: &Harness, fault: fn() -> Fault) {
+    *harness.store.detach_fault.lock().unwrap() = Some(fault);
 }
 
 /// Waits until this is true.
@@ -74,7 +80,7 @@ async fn at_lane() -> (Harness, Arc<Altered>) {
 }
 
 #[tokio::test]
-async fn p17_the_inbox_leaves_a_link_when_the_lane_is_proved() {
+async fn p17_the_inbox_is_detached_only_after_the_lane_is_proved() {
     let mut harness = connect(Altered::world()).await;
     harness.store.may_attach.store(false, Ordering::SeqCst);
     receive_grants(&mut harness, 1..=BRISK).await;
@@ -91,6 +97,7 @@ async fn p17_the_inbox_leaves_a_link_when_the_lane_is_proved() {
 async fn p17_few_messages_do_not_move_the_inbox() {
     let mut harness = connect(Altered::world()).await;
     receive_grants(&mut harness, 1..BRISK).await;
+    pause(50).await;
     assert_eq!(harness.store.attaches.load(Ordering::SeqCst), 1);
     assert!(has_inbox(&harness, HOME));
 }
@@ -184,6 +191,63 @@ async fn p17_a_waiter_on_another_runtime_brings_the_inbox_back() {
     assert!(!is_closed(&harness, LANE), "its runtime reads it");
     harness.expect_no_request();
     harness.push_range(id, 5, 1);
+    assert_eq!(guard_of(locking).await.token(), token(5));
+}
+
+/// The store does not detach the inbox from the session's connection, so it would not detach it from a lane either.
+#[tokio::test]
+async fn p17_the_inbox_never_moves_again_after_a_refused_detach() {
+    let mut harness = connect(Altered::world()).await;
+    harness.store.may_attach.store(false, Ordering::SeqCst);
+    receive_grants(&mut harness, 1..=BRISK).await;
+    until("the move begins", || harness.store.attaches.load(Ordering::SeqCst) == 2).await;
+    refuse_detaches(&harness, refused);
+    harness.store.may_attach.store(true, Ordering::SeqCst);
+    until("the lane is closed", || is_closed(&harness, LANE)).await;
+    assert!(has_inbox(&harness, HOME));
+    assert_eq!(harness.store.attaches.load(Ordering::SeqCst), 3, "to both, and to the session's connection again");
+    harness.store.links()[LANE].inbox.lock().unwrap().take();
+    receive_grants(&mut harness, 5..=4 + BRISK).await;
+    pause(50).await;
+    let (_locking, _, link) = waiter(&mut harness, 9).await;
+    assert_eq!(link, 2, "there is another lane");
+    assert_eq!(harness.store.attaches.load(Ordering::SeqCst), 3);
+}
+
+/// The inbox is back, and the store does not detach it from the lane.
+#[tokio::test]
+async fn p17_a_lane_that_keeps_the_inbox_is_closed() {
+    let (mut harness, world) = at_lane().await;
+    refuse_detaches(&harness, refused);
+    world.runtime.store(1, Ordering::SeqCst);
+    let (locking, id, link) = waiter(&mut harness, 5).await;
+    assert_eq!(link, HOME);
+    until("the lane is closed", || is_closed(&harness, LANE)).await;
+    harness.store.links()[LANE].inbox.lock().unwrap().take();
+    harness.expect_no_request();
+    harness.push_range(id, 5, 1);
+    assert_eq!(guard_of(locking).await.token(), token(5));
+}
+
+/// The inbox is back. The lane breaks before the inbox is detached from it, perhaps with a message that nobody has read.
+#[tokio::test]
+async fn p17_everything_is_asked_again_if_the_lane_breaks_before_the_detach() {
+    let (mut harness, world) = at_lane().await;
+    let (locking, id, link) = waiter(&mut harness, 5).await;
+    assert_eq!(link, LANE);
+    refuse_detaches(&harness, gone);
+    world.runtime.store(1, Ordering::SeqCst);
+    let (_other, _, link) = waiter(&mut harness, 6).await;
+    assert_eq!(link, HOME);
+    loop {
+        let (request, again) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
+        assert_eq!(request.link, HOME);
+        if again.id == id {
+            harness.reply(request, Outcome::Granted { token: token(5), left_us: 700 * MS, range: 1 }, 5);
+            break;
+        }
+        harness.reply(request, queued(6, 60_000), 5);
+    }
     assert_eq!(guard_of(locking).await.token(), token(5));
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Scripted {
     pub(crate) attaches: AtomicUsize,
     /// Whether inboxes can move between connections.
     pub(crate) moves_inbox: AtomicBool,
+    /// Makes the reason why no inbox can be detached.
+    pub(crate) detach_fault: Mutex<Option<fn() -> Fault>>,
     pub(crate) is_away: AtomicBool,
     pub(crate) opened: AtomicUsize,
     /// How long a ping takes, and how many pings there were.
@@ -207,6 +209,10 @@ impl Link for Handle {
     fn detach(&self, _: SessionId) -> Pending<Result<(), Fault>> {
         let link = Arc::clone(&self.0);
         Box::pin(async move {
+            let fault = *link.store.detach_fault.lock().unwrap();
+            if let Some(fault) = fault {
+                return Err(fault());
+            }
             link.inbox.lock().unwrap().take();
             Ok(())
         })
@@ -262,6 +268,10 @@ impl Link for Handle {
 
 pub(crate) fn gone() -> Fault {
     Fault::Gone(any_error())
+}
+
+pub(crate) fn refused() -> Fault {
+    Fault::Refused(any_error())
 }
 
 /// A session looks only at the kind of a fault.

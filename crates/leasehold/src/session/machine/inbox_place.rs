@@ -1,4 +1,4 @@
-//! The connection to which the inbox of the session is attached (P17). What the moves do to everything else is in
+//! The connection to which the inbox of the session is attached (P17). The effects of a move on everything else are in
 //! `inbox_moves.rs`.
 
 use std::sync::Arc;
@@ -90,11 +90,9 @@ impl InboxPlace {
                 self.at = InboxAt::ToLane(Arc::clone(&lane));
                 Some(Move::ToLane(lane))
             }
-            InboxAt::Lane { lane: at, fault } => {
-                let is_lane = lane.is_some_and(|lane| same(&lane, at));
-                if is_lane && fault.is_none() && !self.is_kept() && !self.brisk.is_idle(now_us) {
-                    return None;
-                }
+            InboxAt::Lane { lane: at, fault }
+                if !lane.as_ref().is_some_and(|lane| same(lane, at)) || self.must_return(*fault, now_us) =>
+            {
                 let (lane, fault) = (Arc::clone(at), *fault);
                 if self.is_kept() {
                     self.stay.shortly(now_us);
@@ -102,7 +100,7 @@ impl InboxPlace {
                 self.at = InboxAt::ToHome { lane, fault };
                 Some(Move::ToHome)
             }
-            InboxAt::Home | InboxAt::ToLane(_) | InboxAt::ToHome { .. } => None,
+            _ => None,
         }
     }
 
@@ -175,11 +173,49 @@ impl InboxPlace {
         self.brisk.is_brisk(now_us) && self.stay.is_over(now_us) && !self.is_kept()
     }
 
+    /// Returns whether the inbox has to return from a lane that is open.
+    fn must_return(&self, fault: Option<LaneFault>, now_us: u64) -> bool {
+        fault.is_some() || self.is_kept() || self.brisk.is_idle(now_us)
+    }
+
     fn is_kept(&self) -> bool {
         self.keeper.has_clones()
     }
 
     fn is_awaited_at(&self, lane: &Arc<dyn Link>) -> bool {
         matches!(&self.at, InboxAt::ToLane(awaited) if same(awaited, lane))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_inbox_stays_while_anybody_keeps_it() {
+        let mut inbox = InboxPlace::new();
+        assert!((1..9).any(|_| inbox.note_grant(7)));
+        let keeper = inbox.keep();
+        assert!(!inbox.note_grant(8) && inbox.must_return(None, 8));
+        drop(keeper);
+        assert!(inbox.note_grant(9) && !inbox.must_return(None, 9));
+    }
+
+    #[test]
+    fn a_faulty_or_idle_lane_gives_the_inbox_back() {
+        let mut inbox = InboxPlace::new();
+        inbox.note_grant(7);
+        assert!(!inbox.must_return(None, 7));
+        for fault in [LaneFault::Unread, LaneFault::DetachRefused] {
+            assert!(inbox.must_return(Some(fault), 7));
+        }
+        assert!(inbox.must_return(None, 60_000_000));
+    }
+
+    #[test]
+    fn a_refused_detach_keeps_the_inbox_for_good() {
+        let mut inbox = InboxPlace::new();
+        inbox.stay_for_good();
+        assert!((1..9).all(|_| !inbox.note_grant(u64::MAX / 2)));
     }
 }
