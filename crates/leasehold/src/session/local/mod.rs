@@ -1,5 +1,5 @@
 //! Hand-over inside the process.
 
 pub(crate) mod budget;
-pub(crate) mod idle;
 pub(crate) mod queue;
+pub(crate) mod queues;

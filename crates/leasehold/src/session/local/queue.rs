@@ -32,8 +32,6 @@ pub(crate) struct LocalQueue<V> {
     alarm_us: u64,
     /// How long the store keeps the entry, as the last acquire said.
     told_us: u64,
-    /// Whether it is in [`IdleQueues`](super::idle::IdleQueues).
-    pub(crate) is_listed: bool,
 }
 
 /// A caller that waits for a result `V`.
@@ -56,7 +54,7 @@ pub(crate) struct WaiterId {
 impl<V> LocalQueue<V> {
     pub(crate) fn new(name: Name, terms: Arc<Terms>) -> Self {
         let (waiters, deadlines) = (VecDeque::new(), BTreeSet::new());
-        Self { name, terms, attempt: 0, waiters, deadlines, alarm_us: u64::MAX, told_us: 0, is_listed: false }
+        Self { name, terms, attempt: 0, waiters, deadlines, alarm_us: u64::MAX, told_us: 0 }
     }
 
     /// Returns whether nobody waits here, and no attempt stands for the queue.

@@ -106,7 +106,7 @@ pub(crate) fn begin_for_queue(
     number: u64,
     (link, route): (Option<Arc<dyn Link>>, &Route),
 ) -> Option<Box<Outgoing>> {
-    let queue = turn.ledger.queues.get(&number)?;
+    let queue = turn.ledger.queues.get(number)?;
     let (name, terms) = (queue.name.clone(), Arc::clone(&queue.terms));
     let requester = (Requester::Queue(number), Wait::ForEver);
     begin(turn, (&name, &terms), requester, (link, route)).1
@@ -115,7 +115,7 @@ pub(crate) fn begin_for_queue(
 /// Returns how many tokens to ask for (P19). A caller that joins a queue whose first waiter holds gets the tokens of that
 /// lease. A lease that is kept is for later callers.
 fn range_for(turn: &Turn<'_>, queue: Option<u64>, terms: &Terms) -> u64 {
-    let queue = queue.and_then(|queue| turn.ledger.queues.get(&queue));
+    let queue = queue.and_then(|queue| turn.ledger.queues.get(queue));
     let is_alone = terms.sticky_us == 0 && !queue.is_some_and(|queue| queue.expects_others());
     if is_alone && turn.server.links.profile().burns_unused_tokens { RUN_PASSES.into() } else { RANGE_MAX }
 }
@@ -128,7 +128,7 @@ fn request(turn: &mut Turn<'_>, counter: u64, link: &Arc<dyn Link>) -> Option<(O
     let within_us = arrival::may_arrive_within_us(attempt, turn.now.us());
     let not_after_us = turn.server.clock.not_after(turn.now.us(), within_us);
     let until_us = match (attempt.queue(), attempt.wait) {
-        (Some(queue), _) => turn.ledger.queues.get_mut(&queue).map_or(u64::MAX, |queue| queue.tell_deadline_us()),
+        (Some(queue), _) => turn.ledger.queues.get_mut(queue).map_or(u64::MAX, |queue| queue.tell_deadline_us()),
         (None, Wait::Until { until_us }) => until_us,
         (None, Wait::No | Wait::ForEver) => u64::MAX,
     };
@@ -324,7 +324,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     }
     // A caller that waits for longer may have come while the store was asked.
     let is_told_short =
-        queue.and_then(|queue| turn.ledger.queues.get(&queue)).is_some_and(|queue| queue.is_told_short());
+        queue.and_then(|queue| turn.ledger.queues.get(queue)).is_some_and(|queue| queue.is_told_short());
     let next_us = match is_told_short && !is_on(Mutant::P21ShortLimit) {
         true => turn.now.us(),
         false => turn.ledger.next_recheck_us(lease_ms, turn.now.us()),

@@ -175,7 +175,7 @@ pub(crate) fn enter(turn: &mut Turn<'_>, counter: u64, entering: Entering) {
         return note_others(turn, counter, others);
     }
     let (number, caller, sticky_us) = match &attempt.requester {
-        Requester::Queue(queue) => match turn.ledger.queues.get_mut(queue).and_then(|queue| queue.next()) {
+        Requester::Queue(queue) => match turn.ledger.queues.get_mut(*queue).and_then(|queue| queue.next()) {
             Some(waiter) => (waiter.number, Some(waiter.caller), waiter.sticky_us),
             None => {
                 // All waiters are gone, and their dropped futures are about to say so.

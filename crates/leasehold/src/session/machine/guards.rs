@@ -81,7 +81,7 @@ fn begin_release(turn: &mut Turn<'_>, hold: &Hold, route: &Route) -> Option<Send
     turn.ledger.effects.end_hold(hold, LostReason::Released);
     release::begin_return(turn, counter);
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else {
-        queue.into_iter().for_each(|queue| turn.ledger.leave_unattended(queue));
+        queue.into_iter().for_each(|queue| turn.ledger.queues.leave_unattended(queue));
         return None;
     };
     // Before an acquire of it that the thread is about to send, the release would find nothing: then the thread sends

@@ -13,7 +13,6 @@ use super::turn::Turn;
 use crate::observe::{Event, To};
 use crate::session::hold::Hold;
 use crate::session::local::budget::Needs;
-use crate::session::local::queue::LocalQueue;
 use crate::session::terms::Terms;
 
 /// Hands a lease on to the next waiter here, or keeps it for a caller that comes. Returns whether it did: then nothing goes
@@ -30,7 +29,7 @@ pub(crate) fn pass(turn: &mut Turn<'_>, hold: &Hold) -> bool {
         return false;
     }
     let Some(token) = holding.budget.next(hold.token, turn.now.us()) else { return false };
-    let Some(queue) = turn.ledger.queues.get_mut(queue) else { return false };
+    let Some(queue) = turn.ledger.queues.get_mut(*queue) else { return false };
     match queue.next() {
         Some(waiter) => {
             holding.succeed(token, &mut turn.ledger.effects);
@@ -67,7 +66,7 @@ pub(crate) fn enter_kept(turn: &mut Turn<'_>, queue: u64, terms: &Terms) -> Opti
         (holding.kept_until_us, holding.sticky_us) = (None, terms.sticky_us);
         return Some(Arc::clone(&holding.hold));
     }
-    let counter = turn.ledger.queues.get(&queue).map_or(0, |queue| queue.attempt);
+    let counter = turn.ledger.queues.get(queue).map_or(0, |queue| queue.attempt);
     release::give_back(turn, counter);
     None
 }
@@ -80,13 +79,7 @@ pub(crate) fn adopt(ledger: &mut Ledger, counter: u64) {
         return;
     }
     let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
-    let queue = match ledger.names.queue_of(&name, terms.lease_ms) {
-        None => ledger.open_queue(&name, &terms),
-        Some(queue) if ledger.queues.get(&queue).is_some_and(LocalQueue::is_idle) => queue,
-        Some(_) => return,
-    };
-    if let Some(queue) = ledger.queues.get_mut(&queue) {
-        queue.set_terms_if_idle(&terms);
+    if let Some(queue) = ledger.idle_or_new_queue(&name, &terms) {
+        ledger.attach(counter, queue);
     }
-    ledger.attach(counter, queue);
 }

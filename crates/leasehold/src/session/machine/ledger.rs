@@ -7,7 +7,6 @@
 //! attempt is noted as unattended. At the end of the change the machine begins a new attempt for each of those.
 
 use std::collections::HashSet;
-use std::mem::replace;
 use std::sync::Arc;
 
 use leasehold_spec::SessionId;
@@ -26,8 +25,7 @@ use super::returning::Releases;
 use crate::error::Error;
 use crate::session::agenda::Agenda;
 use crate::session::counters::CounterMap;
-use crate::session::local::idle::IdleQueues;
-use crate::session::local::queue::LocalQueue;
+use crate::session::local::queues::Queues;
 use crate::session::terms::Terms;
 use crate::world::World;
 
@@ -40,10 +38,7 @@ pub(crate) struct Ledger {
     pub(crate) attempts: CounterMap<Attempt>,
     pub(crate) names: Names,
     /// The callers that wait here for a name (P21).
-    pub(crate) queues: CounterMap<LocalQueue<Verdict>>,
-    /// Local queues with waiters whose attempt has ended in this change.
-    unattended: Vec<u64>,
-    idle: IdleQueues,
+    pub(crate) queues: Queues<Verdict>,
     pub(crate) agenda: Agenda,
     pub(crate) effects: Effects,
     /// The attempts that return a grant which nobody here waited for.
@@ -82,9 +77,7 @@ impl Ledger {
             world,
             attempts: CounterMap::default(),
             names: Names::default(),
-            queues: CounterMap::default(),
-            unattended: Vec::new(),
-            idle: IdleQueues::default(),
+            queues: Queues::new(),
             agenda: Agenda::new(),
             effects: Effects::default(),
             ghosts: HashSet::new(),
@@ -197,15 +190,14 @@ impl Ledger {
     }
 
     fn tell_queue(&mut self, queue: u64, error: &Error) {
-        let Some(queue) = self.queues.get_mut(&queue) else { return };
+        let Some(queue) = self.queues.get_mut(queue) else { return };
         for waiter in queue.drain() {
             self.effects.verdict(waiter.number, Some(waiter.caller), Verdict::Failed(error.share()));
         }
     }
 
     pub(crate) fn tell_queues(&mut self, error: &Error) {
-        let all: Vec<u64> = self.queues.keys().copied().collect();
-        all.into_iter().for_each(|queue| self.tell_queue(queue, error));
+        self.queues.numbers().into_iter().for_each(|queue| self.tell_queue(queue, error));
     }
 
     /// Sets the next alarm of an attempt, and that of its queue.
@@ -245,7 +237,7 @@ impl Ledger {
 
     /// Sets the alarm of the waiter whose deadline is first. A waiter without any time still waits for one reply.
     pub(crate) fn arm_queue(&mut self, number: u64) {
-        let Some(queue) = self.queues.get_mut(&number) else { return };
+        let Some(queue) = self.queues.get_mut(number) else { return };
         let Some(first_us) = queue.first_deadline_us() else { return };
         let answer_us = self.attempts.get(&queue.attempt).map_or(0, Attempt::first_answer_us);
         let due_us = wait_ends_us(first_us, answer_us);
@@ -278,34 +270,28 @@ impl Ledger {
     pub(crate) fn open_queue(&mut self, name: &Name, terms: &Arc<Terms>) -> u64 {
         let number = self.ids.number();
         self.names.entry(name).queues.push((terms.lease_ms, number));
-        self.queues.insert(number, LocalQueue::new(name.clone(), Arc::clone(terms)));
+        self.queues.open(number, name, terms);
         number
     }
 
-    /// Keeps a queue that is idle for the next caller. If there are too many, closes the one that was listed first.
-    fn keep_idle(&mut self, number: u64) {
-        let Some(queue) = self.queues.get_mut(&number) else { return };
-        if replace(&mut queue.is_listed, true) {
-            return;
-        }
-        let Some(first) = self.idle.list(number) else { return };
-        match self.queues.get_mut(&first) {
-            Some(queue) if !queue.is_idle() => queue.is_listed = false,
-            _ => self.close_queue(first),
-        }
+    /// Returns the local queue for this name and lease, if nobody uses it. Opens one if there is none.
+    pub(crate) fn idle_or_new_queue(&mut self, name: &Name, terms: &Arc<Terms>) -> Option<u64> {
+        let Some(number) = self.names.queue_of(name, terms.lease_ms) else { return Some(self.open_queue(name, terms)) };
+        let queue = self.queues.get_mut(number).filter(|queue| queue.is_idle())?;
+        queue.set_terms_if_idle(terms);
+        Some(number)
     }
 
-    fn close_queue(&mut self, number: u64) {
-        let Some(queue) = self.queues.remove(&number) else { return };
-        if let Some(state) = self.names.get_mut(&queue.name) {
-            state.queues.retain(|(_, other)| *other != number);
+    /// Keeps a queue that is idle for the next caller. If there are too many, another one is closed.
+    fn keep_idle(&mut self, number: u64) {
+        if let Some((name, closed)) = self.queues.keep_idle(number) {
+            self.names.forget_queue(&name, closed);
         }
-        self.names.sweep(&queue.name);
     }
 
     /// Returns the lease that the attempt of a queue holds.
     pub(crate) fn holding_of(&mut self, queue: u64) -> Option<&mut Holding> {
-        self.holding(self.queues.get(&queue)?.attempt)
+        self.holding(self.queues.get(queue)?.attempt)
     }
 
     /// Returns the lease that an attempt holds.
@@ -318,7 +304,7 @@ impl Ledger {
 
     /// Lets an attempt stand for a queue.
     pub(crate) fn attach(&mut self, counter: u64, queue: u64) {
-        if let Some(queue) = self.queues.get_mut(&queue) {
+        if let Some(queue) = self.queues.get_mut(queue) {
             queue.attempt = counter;
         }
         if let Some(attempt) = self.attempts.get_mut(&counter) {
@@ -331,7 +317,7 @@ impl Ledger {
         let attempt = self.attempts.get_mut(&counter)?;
         let number = attempt.queue()?;
         attempt.requester = Requester::Nobody;
-        let queue = self.queues.get_mut(&number)?;
+        let queue = self.queues.get_mut(number)?;
         queue.attempt = 0;
         if queue.is_empty() {
             self.keep_idle(number);
@@ -351,18 +337,13 @@ impl Ledger {
             return;
         }
         let queue = self.detach(counter, now_us);
-        self.unattended.extend(queue);
-    }
-
-    /// Notes that a queue needs an attempt.
-    pub(crate) fn leave_unattended(&mut self, queue: u64) {
-        self.unattended.push(queue);
+        queue.into_iter().for_each(|queue| self.queues.leave_unattended(queue));
     }
 
     /// Removes and returns a queue that needs an attempt. The last waiter of a queue may have left meanwhile.
     pub(crate) fn next_unattended(&mut self) -> Option<u64> {
-        while let Some(number) = self.unattended.pop() {
-            match self.queues.get(&number) {
+        while let Some(number) = self.queues.take_unattended() {
+            match self.queues.get(number) {
                 Some(queue) if queue.is_idle() => self.keep_idle(number),
                 Some(queue) if queue.attempt == 0 => return Some(number),
                 _ => {}
@@ -377,7 +358,7 @@ impl Ledger {
         if self.stage == Stage::Closed {
             return; // The waiters have their errors, and the thread that served the attempts has ended.
         }
-        for queue in self.queues.values().take(64) {
+        for queue in self.queues.iter().take(64) {
             let is_attended = match self.attempts.get(&queue.attempt).map(|attempt| &attempt.phase) {
                 Some(Phase::Held(holding)) => holding.is_in_use() || queue.is_empty(),
                 Some(Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }) => !queue.is_empty(),

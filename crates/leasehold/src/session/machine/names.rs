@@ -101,6 +101,14 @@ impl Names {
         self.get(name)?.queues.iter().find(|(length_ms, _)| *length_ms == lease_ms).map(|(_, queue)| *queue)
     }
 
+    /// Forgets a local queue that was closed.
+    pub(crate) fn forget_queue(&mut self, name: &Name, number: u64) {
+        if let Some(state) = self.get_mut(name) {
+            state.queues.retain(|(_, other)| *other != number);
+        }
+        self.sweep(name);
+    }
+
     /// Forgets a name of which nothing is known any more.
     pub(crate) fn sweep(&mut self, name: &Name) {
         let is_idle = |state: &NameState| state.attempts == 0 && state.watch.is_none() && state.queues.is_empty();

@@ -61,7 +61,7 @@ pub(crate) fn clear_the_way(
 /// Returns the attempt that keeps a lease of this name which nobody uses.
 fn kept_of(ledger: &Ledger, name: &Name) -> Option<u64> {
     let queues = &ledger.names.get(name)?.queues;
-    queues.iter().filter_map(|(_, queue)| Some(ledger.queues.get(queue)?.attempt)).find(|counter| {
+    queues.iter().filter_map(|(_, queue)| Some(ledger.queues.get(*queue)?.attempt)).find(|counter| {
         let phase = ledger.attempts.get(counter).map(|attempt| &attempt.phase);
         matches!(phase, Some(Phase::Held(holding)) if !holding.is_in_use())
     })

@@ -67,7 +67,7 @@ pub(crate) fn join(
     let known = known_queue(turn.ledger, name, terms);
     if let Some(queue) = known {
         // A lease is kept only while nobody waits.
-        let may_be_kept = turn.ledger.queues.get(&queue).is_some_and(|queue| queue.is_empty());
+        let may_be_kept = turn.ledger.queues.get(queue).is_some_and(|queue| queue.is_empty());
         if may_be_kept && let Some(hold) = enter_kept(turn, queue, terms) {
             return Joined::Done(Verdict::Granted(hold));
         }
@@ -81,12 +81,12 @@ pub(crate) fn join(
         Wait::ForEver => u64::MAX,
     };
     // If a kept lease was released just now, its queue may be closed.
-    let known = known.filter(|queue| turn.ledger.queues.contains_key(queue));
+    let known = known.filter(|queue| turn.ledger.queues.get(*queue).is_some());
     let queue = known.unwrap_or_else(|| turn.ledger.open_queue(name, terms));
     let number = turn.ledger.ids.number();
     let keeper = turn.keep_inbox(terms);
     let mut counter = 0;
-    if let Some(queue) = turn.ledger.queues.get_mut(&queue) {
+    if let Some(queue) = turn.ledger.queues.get_mut(queue) {
         if queue.is_full() {
             return Joined::Done(Verdict::Failed(full()));
         }
@@ -110,7 +110,7 @@ pub(crate) fn join(
 /// Returns the queue for this name and lease. Nearly always the terms already know its number.
 fn known_queue(ledger: &Ledger, name: &Name, terms: &Terms) -> Option<u64> {
     let hint = terms.queue.get();
-    if ledger.queues.get(&hint).is_some_and(|queue| queue.terms.lease_ms == terms.lease_ms && queue.name == *name) {
+    if ledger.queues.get(hint).is_some_and(|queue| queue.terms.lease_ms == terms.lease_ms && queue.name == *name) {
         return Some(hint);
     }
     ledger.names.queue_of(name, terms.lease_ms).inspect(|&queue| terms.queue.set(queue))
@@ -119,14 +119,14 @@ fn known_queue(ledger: &Ledger, name: &Name, terms: &Terms) -> Option<u64> {
 /// Returns whether the store need not be asked: this client holds the lock, or others wait for it here. A try that asked
 /// beside them could be sent right behind a pending release, and would overtake them.
 fn is_taken(ledger: &mut Ledger, queue: u64, now_us: u64) -> bool {
-    ledger.queues.get(&queue).is_some_and(|queue| !queue.is_empty())
+    ledger.queues.get(queue).is_some_and(|queue| !queue.is_empty())
         || ledger.holding_of(queue).is_some_and(|holding| now_us < holding.hold.valid_until_us())
 }
 
 /// Re-checks at once if a waiter waits for longer than the store keeps the entry of the queue. Otherwise the store would
 /// drop the entry, which would come back only with the next re-check.
 fn recheck_if_outlasted(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
-    let Some(queue) = turn.ledger.queues.get(&queue).filter(|queue| queue.outlasts(until_us)) else { return };
+    let Some(queue) = turn.ledger.queues.get(queue).filter(|queue| queue.outlasts(until_us)) else { return };
     let counter = queue.attempt;
     let phase = turn.ledger.attempts.get(&counter).map(|attempt| &attempt.phase);
     let is_waiting = matches!(phase, Some(Phase::Asking { .. } | Phase::Queued { .. }));
@@ -140,7 +140,7 @@ fn recheck_if_outlasted(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
 /// Removes a waiter from its queue, and returns it. Returns `None` if it has its result, or is about to get it. The waiter
 /// must not be dropped under the lock, because this wakes the task that polled its future, or drops that waker.
 pub(crate) fn leave(turn: &mut Turn<'_>, waiter: WaiterId) -> Option<Waiter<Verdict>> {
-    let queue = turn.ledger.queues.get_mut(&waiter.queue)?;
+    let queue = turn.ledger.queues.get_mut(waiter.queue)?;
     let (waiter, counter) = (queue.take(waiter.number)?, queue.attempt);
     if queue.is_empty() && !is_on(Mutant::P21EntryStays) {
         abandon_empty_queue(turn, counter);
@@ -188,18 +188,18 @@ fn abandon(turn: &mut Turn<'_>, counter: u64) {
 /// Gives the waiters of local queues their results when their deadlines have passed.
 pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
     while let Some((at_us, number)) = turn.ledger.agenda.queues.pop(turn.now.us()) {
-        let Some(queue) = turn.ledger.queues.get_mut(&number) else { continue };
+        let Some(queue) = turn.ledger.queues.get_mut(number) else { continue };
         if !queue.takes_alarm(at_us) {
             continue;
         }
         let counter = queue.attempt;
         let answer_us = turn.ledger.attempts.get(&counter).map_or(0, Attempt::first_answer_us);
         let is_over = |until_us: u64| wait_ends_us(until_us, answer_us) <= turn.now.us();
-        while let Some(waiter) = turn.ledger.queues.get_mut(&number).and_then(|queue| queue.take_overdue(is_over)) {
+        while let Some(waiter) = turn.ledger.queues.get_mut(number).and_then(|queue| queue.take_overdue(is_over)) {
             let verdict = verdict_at_deadline(turn, counter);
             turn.ledger.effects.verdict(waiter.number, Some(waiter.caller), verdict);
         }
-        if turn.ledger.queues.get(&number).is_some_and(|queue| queue.is_empty()) {
+        if turn.ledger.queues.get(number).is_some_and(|queue| queue.is_empty()) {
             abandon_empty_queue(turn, counter);
         }
         turn.ledger.arm_queue(number);
