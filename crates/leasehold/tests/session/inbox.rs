@@ -237,17 +237,17 @@ async fn p17_everything_is_asked_again_if_the_lane_breaks_before_the_detach() {
     assert_eq!(link, LANE);
     refuse_detaches(&harness, gone);
     world.runtime.store(1, Ordering::SeqCst);
-    let (_other, _, link) = waiter(&mut harness, 6).await;
-    assert_eq!(link, HOME);
-    loop {
-        let (request, again) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
+    let _other = harness.lock_apart(30_000);
+    let request = loop {
+        let (request, acquire) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
         assert_eq!(request.link, HOME);
-        if again.id == id {
-            harness.reply(request, Outcome::Granted { token: token(5), left_us: 700 * MS, range: 1 }, 5);
-            break;
+        if acquire.id == id {
+            break request;
         }
         harness.reply(request, queued(6, 60_000), 5);
-    }
+    };
+    assert!(!is_closed(&harness, LANE), "the lane itself is no reason to ask again");
+    harness.reply(request, Outcome::Granted { token: token(5), left_us: 700 * MS, range: 1 }, 5);
     assert_eq!(guard_of(locking).await.token(), token(5));
 }
 

@@ -1,7 +1,7 @@
 //! The local queues of a session: those in use, those that need an attempt, and idle ones.
 //!
-//! Most names are used again, and keeping an idle queue costs less than opening one. A queue takes half a kilobyte, so at most
-//! `KEPT` numbers are listed.
+//! Most names are used again, and keeping an idle queue costs less than opening one. A queue takes half a kilobyte, so at
+//! most `KEPT` numbers are listed.
 
 use std::collections::VecDeque;
 use std::mem::replace;
@@ -20,8 +20,8 @@ pub(crate) struct Queues<V> {
     all: CounterMap<Listed<V>>,
     /// Queues with waiters whose attempt has ended in this change.
     unattended: Vec<u64>,
-    /// The numbers of queues that were idle when they were listed, the oldest first. A queue is listed once, so a queue that
-    /// is used all the time stays where it is.
+    /// The numbers of queues that were idle when they were listed, the oldest first. A queue is listed once, so a queue
+    /// that is used all the time stays where it is.
     idle: VecDeque<u64>,
 }
 
@@ -59,8 +59,8 @@ impl<V> Queues<V> {
         self.all.insert(number, Listed { queue, is_listed: false });
     }
 
-    /// Keeps a queue that is idle for the next caller. If there are too many, closes the one that was listed first, unless it
-    /// is in use again. Returns the name and the number of the closed queue.
+    /// Keeps a queue that is idle for the next caller. If there are too many, closes the one that was listed first, unless
+    /// it is in use again. Returns the name and the number of the closed queue.
     pub(crate) fn keep_idle(&mut self, number: u64) -> Option<(Name, u64)> {
         let listed = self.all.get_mut(&number)?;
         if replace(&mut listed.is_listed, true) {

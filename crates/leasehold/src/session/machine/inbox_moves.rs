@@ -9,8 +9,8 @@
 //! - The inbox is attached to the new connection, with proof, before it is detached from the other one.
 //! - If the lane was not read until the inbox was detached from it, everything is asked again (P13, P15).
 //!
-//! `inbox_place.rs` knows where the inbox is, and decides when it moves. This file has the effects of a move on the lane and
-//! on the attempts.
+//! `inbox_place.rs` knows where the inbox is, and decides when it moves. This file has the effects of a move on the lane
+//! and on the attempts.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The callers' connection, the *lane*.
 //!
 //! The session has a connection of its own, which its thread drives. Callers have the *lane*, the short way for acquire and
-//! release. While grants come in quick succession, the lane also carries the inbox (`inbox_moves.rs`). The runtime that opened
-//! the lane drives it, and that runtime may block or end at any moment. So no call depends on the lane:
+//! release. While grants come in quick succession, the lane also carries the inbox (`inbox_moves.rs`). The runtime that
+//! opened the lane drives it, and that runtime may block or end at any moment. So no call depends on the lane:
 //!
 //! - Only callers on that runtime use the lane: while their futures are polled, so is the driver of the lane. Other callers
 //!   use the session's connection. The lane moves to another runtime when its own has not used it for a while.

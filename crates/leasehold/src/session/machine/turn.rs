@@ -70,8 +70,8 @@ impl<'m> Turn<'m> {
         self.ledger.arm(counter, self.server.links.reach());
     }
 
-    /// Sets the next alarm of an attempt after a reply. If a message may have been lost since the request was sent, the attempt
-    /// asks again now.
+    /// Sets the next alarm of an attempt after the reply to this request. If a message may have been lost since the request
+    /// was sent, the attempt asks again now.
     pub(crate) fn arm_after_reply(&mut self, counter: u64, request: &InFlight) {
         self.ask_again_if_missed(counter, request);
         self.arm(counter);
