@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::seam::RIGHTS;
 use leasehold::{Leasehold, Released};
@@ -138,6 +138,37 @@ fn a_client_whose_runtime_blocks_keeps_what_it_was_granted() {
     assert_eq!(later.first().expect("it has renewed its claim").token, holder.token);
     go_on.send(()).unwrap();
     assert_eq!(client.join().unwrap(), holder.token);
+}
+
+/// A client holds a lock, and its runtime blocks. The lease is revoked, and the inbox returns for the sake of a caller on
+/// another runtime. The message still lies where nobody reads it.
+#[test]
+fn a_client_whose_runtime_blocks_learns_of_a_revocation_if_its_inbox_returns_for_another_reason() {
+    let (server, ours) = (RedisServer::start(), runtime());
+    let other = ours.block_on(Leasehold::connect(&server.url())).unwrap();
+    let _busy = ours.block_on(other.mutex("busy").lock()).unwrap();
+    let (say, hear) = mpsc::channel();
+    let client = with_inbox_at_its_lane(&server, &other, &ours, move |client| async move {
+        let guard = client.mutex("held").lock().await.unwrap();
+        say.send(client.clone()).unwrap();
+        wait_until("it is revoked", LONG, || !guard.is_valid());
+        Instant::now()
+    });
+    let theirs = hear.recv().unwrap();
+    let elsewhere = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(30));
+        let waiting = async { tokio::time::timeout(Duration::from_secs(8), theirs.mutex("busy").lock()).await };
+        assert!(runtime().block_on(waiting).is_err());
+    });
+    let second = ours.block_on(async {
+        let mutex = other.mutex("held");
+        let holder = mutex.inspect().await.unwrap().holders.remove(0);
+        mutex.revoke(&holder, Duration::from_secs(5)).await.unwrap();
+        let _second = mutex.lock().await.unwrap();
+        Instant::now()
+    });
+    assert!(client.join().unwrap() <= second, "two clients hold");
+    elsewhere.join().unwrap();
 }
 
 /// A client holds a lock, and its runtime blocks. The lease is revoked.

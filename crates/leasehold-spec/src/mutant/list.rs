@@ -122,6 +122,8 @@ pub enum Mutant {
     P17DetachesFirst,
     /// P17: nothing is asked again after the inbox has come back from the lane.
     P17AsksNobody,
+    /// P17: the store may take any time to confirm that the inbox is detached from the lane.
+    P17AwaitsDetach,
     /// P18: a caller that begins to wait for a loss does not check once more under the lock.
     P18LostSignal,
     /// P19: a lease that ends by time burns nothing of its range.

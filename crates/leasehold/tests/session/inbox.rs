@@ -251,6 +251,33 @@ async fn p17_everything_is_asked_again_if_the_lane_breaks_before_the_detach() {
     assert_eq!(guard_of(locking).await.token(), token(5));
 }
 
+/// The inbox is back because of a caller on another runtime. Nobody reads the lane any more, so the store is never seen to
+/// detach the inbox from it, and a grant may lie there.
+#[tokio::test]
+async fn p17_a_detach_that_is_never_confirmed_is_a_loss() {
+    let (mut harness, world) = at_lane().await;
+    let (locking, id, link) = waiter(&mut harness, 5).await;
+    assert_eq!(link, LANE);
+    pause(50).await;
+    harness.store.links()[LANE].is_stalled.store(true, Ordering::SeqCst);
+    world.runtime.store(1, Ordering::SeqCst);
+    let _other = harness.lock_apart(30_000);
+    let (first, other) = harness.next_acquire().await;
+    assert_ne!(other.id, id);
+    harness.reply(first, queued(6, 60_000), 4);
+    until("the lane is closed", || is_closed(&harness, LANE)).await;
+    let request = loop {
+        let (request, acquire) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
+        if acquire.id == id {
+            break request;
+        }
+        harness.reply(request, queued(6, 60_000), 4);
+    };
+    assert_eq!(request.link, HOME);
+    harness.reply(request, Outcome::Granted { token: token(5), left_us: 700 * MS, range: 1 }, 5);
+    assert_eq!(guard_of(locking).await.token(), token(5));
+}
+
 /// The session has met another run of the store. The lane still leads to an old primary, which grants.
 #[tokio::test]
 async fn p17_a_message_of_another_run_is_not_believed() {

@@ -209,6 +209,10 @@ impl Link for Handle {
     fn detach(&self, _: SessionId) -> Pending<Result<(), Fault>> {
         let link = Arc::clone(&self.0);
         Box::pin(async move {
+            // Nobody writes the request, or reads the reply.
+            while link.is_stalled.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
+            }
             let fault = *link.store.detach_fault.lock().unwrap();
             if let Some(fault) = fault {
                 return Err(fault());

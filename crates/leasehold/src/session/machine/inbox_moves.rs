@@ -7,7 +7,8 @@
 //! - The inbox moves to the lane only while messages come in quick succession, and nobody needs the thread to receive them.
 //! - While the lane has the inbox, the thread checks that the lane is read. If it is not, the inbox returns.
 //! - The inbox is attached to the new connection, with proof, before it is detached from the other one.
-//! - If the lane was not read until the inbox was detached from it, everything is asked again (P13, P15).
+//! - If the store does not confirm in time that the inbox is detached from the lane, everything is asked again (P13, P15):
+//!   the lane was not read until then, and messages may lie there.
 //!
 //! `inbox_place.rs` knows where the inbox is, and decides when it moves. This file has the effects of a move on the lane
 //! and on the attempts.
@@ -48,11 +49,10 @@ pub(crate) fn failed_at_lane(turn: &mut Turn<'_>, lane: &Arc<dyn Link>) -> Optio
 /// The inbox was attached to the session's connection again. Returns the lane, to detach it from: if it is read until then,
 /// no message is lost.
 pub(crate) fn attached_to_home(turn: &mut Turn<'_>, home: &Arc<dyn Link>) -> Option<Arc<dyn Link>> {
-    let links = &mut turn.server.links;
-    if !links.home().is_some_and(|link| same(link, home)) {
+    if !is_home(turn, home) {
         return None; // The session has another connection by now, or none.
     }
-    let (lane, fault) = links.inbox.come_home()?;
+    let (lane, fault) = turn.server.links.inbox.come_home()?;
     hit(Mark::InboxBack);
     if fault.is_some() {
         give_up_if_lane(turn, &lane);
@@ -71,9 +71,22 @@ pub(crate) fn reconnected(turn: &mut Turn<'_>) {
     }
 }
 
-/// A connection has ended before the inbox was detached from it.
-pub(crate) fn detach_failed(turn: &mut Turn<'_>) {
-    if turn.server.links.inbox.is_at_home() {
+/// Returns how long the store may take to confirm that the inbox is detached from this connection. The confirmation proves
+/// that all messages before it were read. The session's connection needs no limit: the thread reads it, or replaces it.
+pub(crate) fn detach_within_us(turn: &Turn<'_>, link: &Arc<dyn Link>) -> Option<u64> {
+    let is_limited = !is_home(turn, link) && !is_on(Mutant::P17AwaitsDetach);
+    is_limited.then(|| turn.server.usual_us())
+}
+
+/// The store has not confirmed in time that the inbox is detached from the lane: nobody reads it.
+pub(crate) fn detach_late(turn: &mut Turn<'_>, lane: &Arc<dyn Link>) {
+    give_up_if_lane(turn, lane);
+    detach_failed(turn, lane);
+}
+
+/// A connection has ended before the inbox was detached from it. If it was the lane, messages may have been lost with it.
+pub(crate) fn detach_failed(turn: &mut Turn<'_>, link: &Arc<dyn Link>) {
+    if !is_home(turn, link) {
         ask_again(turn);
     }
 }
@@ -90,6 +103,10 @@ fn ask_again(turn: &mut Turn<'_>) {
     if !is_on(Mutant::P17AsksNobody) {
         turn.wake_all();
     }
+}
+
+fn is_home(turn: &Turn<'_>, link: &Arc<dyn Link>) -> bool {
+    turn.server.links.home().is_some_and(|home| same(home, link))
 }
 
 fn give_up_if_lane(turn: &mut Turn<'_>, link: &Arc<dyn Link>) {

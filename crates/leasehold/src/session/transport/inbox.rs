@@ -68,10 +68,16 @@ async fn is_attached_in_time(shared: &Shared, attaching: Pending<Result<(), Faul
 fn detach(shared: &Arc<Shared>, id: SessionId, link: Arc<dyn Link>) {
     let detaching = begun(link.detach(id));
     spawn(shared, move |shared| async move {
-        match detaching.await {
-            Ok(()) => {}
-            Err(Fault::Refused(_)) => shared.with(|turn| inbox_moves::detach_refused(turn, &link)),
-            Err(_) => shared.with(inbox_moves::detach_failed),
+        let within_us = shared.with(|turn| inbox_moves::detach_within_us(turn, &link));
+        let detached = match within_us {
+            Some(within_us) => race(&*shared.world, within_us, detaching).await,
+            None => Some(detaching.await),
+        };
+        match detached {
+            Some(Ok(())) => {}
+            Some(Err(Fault::Refused(_))) => shared.with(|turn| inbox_moves::detach_refused(turn, &link)),
+            Some(Err(_)) => shared.with(|turn| inbox_moves::detach_failed(turn, &link)),
+            None => shared.with(|turn| inbox_moves::detach_late(turn, &link)),
         }
     });
 }
