@@ -118,8 +118,8 @@ pub(crate) fn lane_opened(turn: &mut Turn<'_>, runtime: RuntimeId, opened: Resul
     }
 }
 
-/// Checks the lane, if a check is due: whether its runtime reads it, if it has the inbox, or else drives it. Gives up a lane
-/// that is not driven. Returns when the next check is due.
+/// Checks the lane, if a check is due: whether its runtime reads it, if it has the inbox, or else drives it. Gives up a
+/// lane that is not driven. Returns when the next check is due.
 pub(crate) fn check_lane(turn: &mut Turn<'_>) -> u64 {
     let (links, now_us) = (&mut turn.server.links, turn.now.us());
     if links.next_check_us() <= now_us {
