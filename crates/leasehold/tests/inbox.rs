@@ -155,8 +155,9 @@ fn a_client_whose_runtime_blocks_learns_of_a_revocation_if_its_inbox_returns_for
         Instant::now()
     });
     let theirs = hear.recv().unwrap();
+    let (is_revoked, begin) = mpsc::channel();
     let elsewhere = thread::spawn(move || {
-        thread::sleep(Duration::from_millis(30));
+        begin.recv().unwrap();
         let waiting = async { tokio::time::timeout(Duration::from_secs(8), theirs.mutex("busy").lock()).await };
         assert!(runtime().block_on(waiting).is_err());
     });
@@ -164,6 +165,7 @@ fn a_client_whose_runtime_blocks_learns_of_a_revocation_if_its_inbox_returns_for
         let mutex = other.mutex("held");
         let holder = mutex.inspect().await.unwrap().holders.remove(0);
         mutex.revoke(&holder, Duration::from_secs(5)).await.unwrap();
+        is_revoked.send(()).unwrap();
         let _second = mutex.lock().await.unwrap();
         Instant::now()
     });

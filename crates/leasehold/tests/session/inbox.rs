@@ -10,7 +10,7 @@ use leasehold_spec::{Contention, Delivery, Event, GrantId, LostHow, Name, Op, Ou
 use tokio::time::timeout;
 
 use crate::harness::{Altered, Harness, Locking, MS, guard_of, pause, queued, token};
-use crate::store::{gone, refused};
+use crate::store::{Request, gone, refused};
 
 const HOME: usize = 0;
 const LANE: usize = 1;
@@ -56,6 +56,18 @@ async fn waiter(harness: &mut Harness, number: u64) -> (Locking, GrantId, usize)
     let link = request.link;
     harness.reply(request, queued(number, 60_000), number - 1);
     (locking, acquire.id, link)
+}
+
+/// Waits until this attempt asks again, by the session's connection. Other attempts wait on.
+async fn asked_again(harness: &mut Harness, id: GrantId) -> Request {
+    loop {
+        let (request, acquire) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
+        assert_eq!(request.link, HOME);
+        if acquire.id == id {
+            return request;
+        }
+        harness.reply(request, queued(6, 60_000), 4);
+    }
 }
 
 /// Receives this many grants by messages, and releases each.
@@ -238,14 +250,7 @@ async fn p17_everything_is_asked_again_if_the_lane_breaks_before_the_detach() {
     refuse_detaches(&harness, gone);
     world.runtime.store(1, Ordering::SeqCst);
     let _other = harness.lock_apart(30_000);
-    let request = loop {
-        let (request, acquire) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
-        assert_eq!(request.link, HOME);
-        if acquire.id == id {
-            break request;
-        }
-        harness.reply(request, queued(6, 60_000), 5);
-    };
+    let request = asked_again(&mut harness, id).await;
     assert!(!is_closed(&harness, LANE), "the lane itself is no reason to ask again");
     harness.reply(request, Outcome::Granted { token: token(5), left_us: 700 * MS, range: 1 }, 5);
     assert_eq!(guard_of(locking).await.token(), token(5));
@@ -266,14 +271,7 @@ async fn p17_a_detach_that_is_never_confirmed_is_a_loss() {
     assert_ne!(other.id, id);
     harness.reply(first, queued(6, 60_000), 4);
     until("the lane is closed", || is_closed(&harness, LANE)).await;
-    let request = loop {
-        let (request, acquire) = timeout(NOTICED, harness.next_acquire()).await.expect("asked again");
-        if acquire.id == id {
-            break request;
-        }
-        harness.reply(request, queued(6, 60_000), 4);
-    };
-    assert_eq!(request.link, HOME);
+    let request = asked_again(&mut harness, id).await;
     harness.reply(request, Outcome::Granted { token: token(5), left_us: 700 * MS, range: 1 }, 5);
     assert_eq!(guard_of(locking).await.token(), token(5));
 }
