@@ -103,7 +103,7 @@ fn longest_part_us(wait: &Wait, changes: &[u64]) -> u64 {
 }
 
 /// Finds processes that began a round before enough others had arrived. A barrier may count a process that has just died,
-/// and the process that replaces it, too. It also counts one that has just stopped, until it receives that.
+/// and the process that replaces it, too. It also counts one that has just stopped, until the departure has arrived.
 fn early_starts(scene: Scene, all: &[Wait]) -> Vec<String> {
     let grace_us = u64::try_from(LEASE.as_micros()).expect("a short time");
     let counts_until_us =
