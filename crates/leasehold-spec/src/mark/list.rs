@@ -297,7 +297,7 @@ marks! {
     /// P19: a request for more tokens got no reply, or no reply that helps.
     ReserveUnheard,
     /// P21: a lease was lost with others in its local queue, and they went on at once.
-    LineWentOn,
+    QueueWentOn,
     /// P21: the last waiter left a local queue whose attempt did not hold.
     LineDeserted,
     /// P21: a local waiter has a longer timeout than the one that was sent to the store.

@@ -325,7 +325,7 @@ impl Ledger {
         }
         match &attempt.phase {
             Phase::Held(holding) => hit(holding.budget.why_over(holding.hold.token, now_us)),
-            Phase::Ended { .. } => hit(Mark::LineWentOn),
+            Phase::Ended { .. } => hit(Mark::QueueWentOn),
             _ => {}
         }
         Some(number)
