@@ -22,7 +22,7 @@ use super::attempts::{Held, Nodes, Series, Win};
 use super::collect::{self, Question, answer};
 use super::give_back::{self, LostRound, return_if_over};
 use super::links::Links;
-use super::schedule::{WHILE_MIN_US, random_while_us, schedule};
+use super::schedule::{BACKOFF_MIN_US, backoff_us, schedule};
 use super::tally::{Refusal, RoundResult, Tally};
 use crate::store::Fault;
 
@@ -93,7 +93,7 @@ async fn try_acquire(links: Arc<Links>, name: Name, acquire: Acquire, begun_us: 
                 return Err(links.shared.undecided(&tally));
             }
             RoundResult::Refused(_) | RoundResult::TooFew | RoundResult::Again => {
-                links.shared.timers.at(links.now_us() + random_while_us(&links.shared, tries)).await;
+                links.shared.timers.at(links.now_us() + backoff_us(&links.shared, tries)).await;
                 continue;
             }
         };
@@ -128,7 +128,7 @@ async fn acquire_or_wait(
         RoundResult::Refused(refusal @ Refusal { is_held, free_us, .. }) => {
             schedule(&links.shared, &acquire.id, refusal.into());
             // The session re-checks when the lease must have ended: the nodes do nothing by themselves then.
-            let left_us = if is_held { free_us.saturating_sub(begun_us).max(WHILE_MIN_US) } else { UNKNOWN_US };
+            let left_us = if is_held { free_us.saturating_sub(begun_us).max(BACKOFF_MIN_US) } else { UNKNOWN_US };
             Outcome::Queued { ticket, left_us, joined }
         }
         RoundResult::TooFew | RoundResult::Again => return Err(links.shared.undecided(&tally)),

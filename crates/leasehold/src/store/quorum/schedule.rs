@@ -8,9 +8,9 @@ use super::tally::Refusal;
 
 /// When to ask again if too few nodes vote.
 const TOO_FEW_US: u64 = 250_000;
-/// The shortest random time before another round, and the longest.
-pub(super) const WHILE_MIN_US: u64 = 2_000;
-const WHILE_MAX_US: u64 = 500_000;
+/// The shortest mean of a random backoff, and the longest.
+pub(super) const BACKOFF_MIN_US: u64 = 2_000;
+const BACKOFF_MAX_US: u64 = 500_000;
 
 /// Why a waiter has lost its round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +48,17 @@ pub(super) fn schedule(shared: &Shared, id: &GrantId, end: RoundEnd) {
         // The calls arrived during the round.
         _ if calls >= shared.majority() => {
             hit(Mark::CalledInRound);
-            set_alarm(shared, id, now_us + random_while_us(shared, splits));
+            set_alarm(shared, id, now_us + backoff_us(shared, splits));
         }
         RoundEnd::Held if calls > 0 => set_alarm(shared, id, now_us + shared.timeout_us(u64::MAX)),
         // The release of the holder calls the waiter.
         RoundEnd::Held => {}
         // A round would disturb the called waiter. Its release calls the next one. If it does not win, no message may come.
         RoundEnd::Called => {
-            let while_us = random_while_us(shared, splits);
-            set_alarm(shared, id, now_us + while_us.max(shared.timeout_us(u64::MAX)));
+            let backoff_us = backoff_us(shared, splits);
+            set_alarm(shared, id, now_us + backoff_us.max(shared.timeout_us(u64::MAX)));
         }
-        RoundEnd::Split => set_alarm(shared, id, now_us + random_while_us(shared, splits)),
+        RoundEnd::Split => set_alarm(shared, id, now_us + backoff_us(shared, splits)),
         RoundEnd::TooFew => set_alarm(shared, id, now_us + TOO_FEW_US),
     }
 }
@@ -71,11 +71,11 @@ pub(super) fn set_alarm(shared: &Shared, id: &GrantId, at_us: u64) {
     }
 }
 
-/// Returns a random time, which doubles with each lost round. The first is about one round trip.
-pub(super) fn random_while_us(shared: &Shared, lost: u32) -> u64 {
+/// Returns a random backoff before another round: half its mean to one and a half times its mean. The mean is two round
+/// trips, at least [`BACKOFF_MIN_US`]. It doubles with each lost round, up to [`BACKOFF_MAX_US`].
+pub(super) fn backoff_us(shared: &Shared, lost: u32) -> u64 {
     let mut random = [0; 8];
     shared.world.random(&mut random);
-    let about_us = (2 * shared.rtt_us()).max(WHILE_MIN_US) << lost.min(8);
-    let about_us = about_us.min(WHILE_MAX_US);
-    about_us / 2 + u64::from_ne_bytes(random) % about_us
+    let mean_us = ((2 * shared.rtt_us()).max(BACKOFF_MIN_US) << lost.min(8)).min(BACKOFF_MAX_US);
+    mean_us / 2 + u64::from_ne_bytes(random) % mean_us
 }
