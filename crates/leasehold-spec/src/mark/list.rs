@@ -338,8 +338,8 @@ marks! {
     CalledInRound,
     /// Quorum: a release called nobody, because the client is expected to come back at once.
     Paused,
-    /// Quorum: a client that came back asked a majority only, did not win at once, and asked all nodes.
-    NearMissed,
+    /// Quorum: a client that came back asked a bare majority, did not win at once, and asked all nodes.
+    BareMajorityMissed,
     /// Quorum: a client did not come back after a pause, and the nodes call the next waiter.
     PauseOver,
     /// Quorum: a release ended the run of a client that came back again and again.

@@ -52,7 +52,7 @@ pub(super) async fn acquire(links: Arc<Links>, name: Name, acquire: Acquire) -> 
     if acquire.not_after_us < begun_us {
         return Ok(answer(begun_us, &Tally::new(links.shared.nodes()), Outcome::Late));
     }
-    links.shared.note_return(&name, &acquire, begun_us);
+    links.shared.note_ask(&name, &acquire, begun_us);
     match &acquire.patience {
         Patience::Try => try_acquire(links, name, acquire, begun_us).await,
         Patience::Queue(place) => {
@@ -177,7 +177,7 @@ impl Rounds<'_> {
     async fn run(&self) -> (RoundResult, Tally) {
         let Self { links, acquire, .. } = *self;
         let (mut tally, mut token, mut is_held) = (Tally::new(links.shared.nodes()), Token::NONE, false);
-        let mut near = links.shared.runs.near(self.name, &acquire.id);
+        let mut last_voters = links.shared.runs.last_voters(self.name, &acquire.id);
         for _ in 0..ROUNDS {
             let now_us = links.now_us();
             let Some(round) = self.begin(now_us) else {
@@ -190,16 +190,11 @@ impl Rounds<'_> {
                 let about = links.shared.propose(self.name, now_us);
                 links.shared.attempts().propose(&acquire.id, about)
             });
-            if let Some(near) = near.take().filter(|_| held.is_none()) {
-                let mut question = self.ask(token, now_us, near);
-                let until_us = now_us + links.shared.near_us(acquire.lease_ms);
-                let result = question.collect(until_us, |tally| tally.round(token)).await;
-                if let Some(RoundResult::Won { token, range, until_us }) = result {
-                    return self.win(question, round, (token, range), until_us);
+            if let Some(voters) = last_voters.take().filter(|_| held.is_none()) {
+                match self.ask_last_voters(voters, token, round, now_us).await {
+                    Ok(won) => return won,
+                    Err(lost) => tally = lost,
                 }
-                // The next round replaces these votes.
-                hit(Mark::NearMissed);
-                tally = question.finish();
                 continue;
             }
             let mut question = self.ask(token, now_us, Nodes::ALL);
@@ -239,6 +234,28 @@ impl Rounds<'_> {
         }
         let refusal = Refusal { is_held: false, is_called: false, free_us: links.now_us() };
         (RoundResult::Refused(refusal), tally)
+    }
+
+    /// Asks only the nodes that voted for the client in the last round of its run. If they do not all vote in time, returns
+    /// their ballots as an error. The next round replaces their votes.
+    async fn ask_last_voters(
+        &self,
+        voters: Nodes,
+        token: Token,
+        round: u32,
+        now_us: u64,
+    ) -> Result<(RoundResult, Tally), Tally> {
+        let mut question = self.ask(token, now_us, voters);
+        let until_us = now_us + self.links.shared.bare_majority_timeout_us(self.acquire.lease_ms);
+        match question.collect(until_us, |tally| tally.round(token)).await {
+            Some(RoundResult::Won { token, range, until_us }) => {
+                Ok(self.win(question, round, (token, range), until_us))
+            }
+            _ => {
+                hit(Mark::BareMajorityMissed);
+                Err(question.finish())
+            }
+        }
     }
 
     /// Begins a round, and returns its number. `None` if the attempt is over or the link is closed. After a caller's lane

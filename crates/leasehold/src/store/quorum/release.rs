@@ -87,7 +87,7 @@ async fn end(
     let mut question = give_back::at_all(&links, &debt, traces, pause);
     let mut is_repeated = false;
     if pause.is_some() {
-        let until_us = begun_us + links.shared.near_us(u64::MAX);
+        let until_us = begun_us + links.shared.bare_majority_timeout_us(u64::MAX);
         let paused = question.collect(until_us, Tally::release).await;
         if !matches!(paused, Some(ReleaseResult::Done(_))) {
             // Only a majority was asked, and it has not answered: all nodes give back, and call.

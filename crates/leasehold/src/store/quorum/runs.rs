@@ -29,8 +29,11 @@ use super::timers::Alarm;
 /// After this time the next waiters ask by themselves. It is longer than a run with short sections, so that they need not
 /// ask while the run goes on.
 const NOTICE_MS: u64 = 50;
-/// The longest time between a release and the next acquire of a client that comes back at once, if round trips are shorter.
+/// A client comes back if it asks again within this time after its release was answered, or within a round trip if that is
+/// longer.
 const BACK_US: u64 = 200;
+/// A pause lasts this long after its answer, unless the client asks again before.
+const PAUSE_US: u64 = 1_000;
 /// The most names with a run. More names have no runs until others are over.
 const NAMES: usize = 4_096;
 /// A run of which nothing happens for this long is forgotten if there are too many.
@@ -51,23 +54,62 @@ pub(super) struct Runs(Mutex<HashMap<Name, Run>>);
 struct Run {
     /// The time of the last event.
     noted_us: u64,
-    /// When the client released the lock, unless it has asked again.
-    released_us: Option<u64>,
-    /// The attempt that came back at once after the last release, and the length of its lease.
-    back: Option<(GrantId, u64)>,
+    bounds: Bounds,
+    /// The nodes whose votes won the last round: the majority that replied first.
+    last_voters: Nodes,
+    state: State,
+}
+
+/// How long a run has lasted.
+#[derive(Default)]
+struct Bounds {
     /// When the first grant of the run was made.
     began_us: Option<u64>,
-    /// The number of pauses in the run.
+    /// The number of pauses.
     passes: u32,
-    /// The nodes whose votes won the last round: the majority that replied first.
-    near: Nodes,
-    /// The attempt whose release began the pause; and, once the release has its answer, the alarm that ends the pause.
-    paused: Option<(GrantId, Option<Alarm>)>,
+}
+
+#[derive(Default)]
+enum State {
+    /// A pause is over, or the client has asked again, and not at once.
+    #[default]
+    Idle,
+    /// The client has released the lock, and has not asked for it again.
+    Released { at_us: u64 },
+    /// The release of this attempt began a pause. The client has not asked again.
+    Paused { id: GrantId, answered: Option<Answered> },
+    /// This attempt came back at once after the last release.
+    Back { id: GrantId, lease_us: u64 },
+}
+
+/// The answer to the release that began a pause. Before the answer, a second release could overtake the pause, and the
+/// answer to it would be that nothing was held. So no alarm is set until then.
+struct Answered {
+    at_us: u64,
+    /// Ends the pause, unless it is dropped before.
+    _alarm: Alarm,
+}
+
+impl Bounds {
+    fn is_over(&self, lease_us: u64, now_us: u64) -> bool {
+        self.passes >= RUN_PASSES || now_us >= self.began_us.unwrap_or(now_us) + run_us(lease_us)
+    }
 }
 
 impl Run {
     fn is_back(&self, id: &GrantId) -> bool {
-        self.back.is_some_and(|(back, _)| back == *id)
+        matches!(&self.state, State::Back { id: back, .. } if back == id)
+    }
+
+    fn is_paused_by(&self, id: &GrantId) -> bool {
+        matches!(&self.state, State::Paused { id: paused, .. } if paused == id)
+    }
+
+    /// Ends the pause and the run, and returns the attempt whose release began the pause.
+    fn end_pause(&mut self) -> Option<GrantId> {
+        let State::Paused { id, .. } = self.state else { return None };
+        (self.state, self.bounds) = (State::Idle, Bounds::default());
+        Some(id)
     }
 }
 
@@ -76,31 +118,39 @@ impl Runs {
     pub(super) fn note_ask(&self, name: &Name, acquire: &Acquire, now_us: u64, rtt_us: impl FnOnce() -> u64) {
         let mut runs = self.runs();
         let Some(run) = runs.get_mut(name) else { return };
-        (run.noted_us, run.paused) = (now_us, None);
-        let Some(released_us) = run.released_us.take() else { return };
-        // The lease may be handed on inside this client, too: with other terms it has one token.
+        run.noted_us = now_us;
+        let released_us = match &run.state {
+            State::Released { at_us } => *at_us,
+            State::Paused { answered: Some(answered), .. } => answered.at_us,
+            State::Paused { answered: None, .. } => {
+                run.state = State::Idle;
+                return;
+            }
+            State::Idle | State::Back { .. } => return,
+        };
+        // A range of one token means that the lease must not be handed on inside this client. It has no run either.
         let may_run =
             acquire.range > 1 && !matches!(&acquire.patience, Patience::Queue(place) if place.order == Order::Strict);
-        let is_back = may_run && now_us <= released_us + rtt_us().max(BACK_US);
-        run.back = is_back.then_some((acquire.id, acquire.lease_ms * 1000));
-        if !is_back {
-            (run.began_us, run.passes) = (None, 0);
+        if may_run && now_us <= released_us + rtt_us().max(BACK_US) {
+            run.state = State::Back { id: acquire.id, lease_us: acquire.lease_ms * 1000 };
+        } else {
+            (run.state, run.bounds) = (State::Idle, Bounds::default());
         }
     }
 
     /// Notes a grant. The time of a run counts from its first grant.
-    pub(super) fn note_grant(&self, name: &Name, id: &GrantId, near: Nodes, now_us: u64) {
+    pub(super) fn note_grant(&self, name: &Name, id: &GrantId, voters: Nodes, now_us: u64) {
         let mut runs = self.runs();
         if let Some(run) = runs.get_mut(name).filter(|run| run.is_back(id)) {
-            run.began_us.get_or_insert(now_us);
-            run.near = near;
+            run.bounds.began_us.get_or_insert(now_us);
+            run.last_voters = voters;
         }
     }
 
     /// Returns the nodes that an attempt asks first, if it has come back in a run: those that voted for the client in its
     /// last round. A majority is enough. They are free, because the last release was a pause.
-    pub(super) fn near(&self, name: &Name, id: &GrantId) -> Option<Nodes> {
-        self.runs().get(name).filter(|run| run.is_back(id) && run.passes > 0).map(|run| run.near)
+    pub(super) fn last_voters(&self, name: &Name, id: &GrantId) -> Option<Nodes> {
+        self.runs().get(name).filter(|run| run.is_back(id) && run.bounds.passes > 0).map(|run| run.last_voters)
     }
 
     /// Begins a release. Returns the pause if the client is expected to come back, and may. `was_passed`: the lease was
@@ -108,35 +158,37 @@ impl Runs {
     pub(super) fn begin_release(&self, name: &Name, id: GrantId, was_passed: bool, now_us: u64) -> Option<Pause> {
         let mut runs = self.runs();
         let run = runs.get_mut(name)?;
-        let (_, lease_us) = run.back.take().filter(|(back, _)| *back == id)?;
+        let State::Back { id: back, lease_us } = run.state else { return None };
+        run.state = State::Idle;
+        if back != id {
+            return None;
+        }
         run.noted_us = now_us;
-        let is_over = run.passes >= RUN_PASSES || now_us >= run.began_us.unwrap_or(now_us) + run_us(lease_us);
-        if was_passed || is_over && !is_on(Mutant::QRunsOn) {
+        if was_passed || run.bounds.is_over(lease_us, now_us) && !is_on(Mutant::QRunsOn) {
             hit(Mark::QuorumRunOver);
-            (run.began_us, run.passes) = (None, 0);
+            run.bounds = Bounds::default();
             return None;
         }
         hit(Mark::Paused);
-        let notice_ms = if run.passes == 0 { NOTICE_MS } else { 0 };
-        run.passes += 1;
-        run.paused = Some((id, None));
+        let notice_ms = if run.bounds.passes == 0 { NOTICE_MS } else { 0 };
+        run.bounds.passes += 1;
+        run.state = State::Paused { id, answered: None };
         Some(Pause { notice_ms })
     }
 
-    /// Notes the answer to a release, and whether others wait. `alarm` returns the alarm that ends the pause. Before the
-    /// answer, a second release could overtake the pause, and the answer would be that nothing was held.
+    /// Notes the answer to a release, and whether others wait. `alarm` returns an alarm that ends a pause at that time.
     pub(super) fn note_release(
         &self,
         name: &Name,
         id: &GrantId,
         contention: Contention,
         now_us: u64,
-        alarm: impl FnOnce() -> Alarm,
+        alarm: impl FnOnce(u64) -> Alarm,
     ) {
         let mut runs = self.runs();
         if contention == Contention::None {
             // An earlier release may end late: the pause of a later one stays.
-            if runs.get(name).is_some_and(|run| run.paused.as_ref().is_none_or(|(paused, _)| paused == id)) {
+            if runs.get(name).is_some_and(|run| !matches!(run.state, State::Paused { .. }) || run.is_paused_by(id)) {
                 runs.remove(name);
             }
             return;
@@ -144,31 +196,30 @@ impl Runs {
         if runs.len() >= NAMES {
             runs.retain(|_, run| run.noted_us + IDLE_US > now_us);
         }
-        if runs.len() < NAMES || runs.contains_key(name) {
-            let run = runs.entry(name.clone()).or_default();
-            (run.noted_us, run.released_us) = (now_us, Some(now_us));
-            if let Some((_, ends)) = run.paused.as_mut().filter(|(paused, _)| paused == id) {
-                *ends = Some(alarm());
+        if runs.len() >= NAMES && !runs.contains_key(name) {
+            return;
+        }
+        let run = runs.entry(name.clone()).or_default();
+        run.noted_us = now_us;
+        match &mut run.state {
+            State::Paused { id: paused, answered } if paused == id => {
+                *answered = Some(Answered { at_us: now_us, _alarm: alarm(now_us + PAUSE_US) });
             }
+            // An earlier release ends late.
+            State::Paused { .. } | State::Back { .. } => {}
+            state @ (State::Idle | State::Released { .. }) => *state = State::Released { at_us: now_us },
         }
     }
 
     /// Ends the pause that began with the release of this attempt. Returns whether it lasted until now.
     pub(super) fn end_pause(&self, name: &Name, id: &GrantId) -> bool {
-        let mut runs = self.runs();
-        let Some(run) = runs.get_mut(name) else { return false };
-        let is_paused = run.paused.take_if(|(paused, _)| paused == id).is_some();
-        if is_paused {
-            (run.released_us, run.began_us, run.passes) = (None, None, 0);
-        }
-        is_paused
+        self.runs().get_mut(name).filter(|run| run.is_paused_by(id)).and_then(Run::end_pause).is_some()
     }
 
     /// Ends all pauses, and returns the released attempts.
     pub(super) fn end_pauses(&self) -> Vec<(Name, GrantId)> {
         let mut runs = self.runs();
-        let paused = |(name, run): (&Name, &mut Run)| Some((name.clone(), run.paused.take()?.0));
-        runs.iter_mut().filter_map(paused).collect()
+        runs.iter_mut().filter_map(|(name, run)| Some((name.clone(), run.end_pause()?))).collect()
     }
 
     fn runs(&self) -> MutexGuard<'_, HashMap<Name, Run>> {

@@ -19,18 +19,18 @@ struct Client {
     now_us: u64,
     counter: u64,
     /// The nodes that its last acquire asks first.
-    near: Option<Nodes>,
+    asks_first: Option<Nodes>,
 }
 
 /// The nodes that vote for the client first.
-fn near() -> Nodes {
+fn voters() -> Nodes {
     Nodes::of([0, 2].into_iter())
 }
 
 impl Client {
     fn new() -> Self {
         let name = Name::new("a").unwrap();
-        Self { runs: Runs::default(), timers: Arc::default(), name, now_us: 1_000_000, counter: 0, near: None }
+        Self { runs: Runs::default(), timers: Arc::default(), name, now_us: 1_000_000, counter: 0, asks_first: None }
     }
 
     fn id(&self) -> GrantId {
@@ -52,13 +52,13 @@ impl Client {
             take: Take::MUTEX,
         };
         self.runs.note_ask(&self.name, &acquire, self.now_us, || RTT_US);
-        self.near = self.runs.near(&self.name, &acquire.id);
-        self.runs.note_grant(&self.name, &acquire.id, near(), self.now_us);
+        self.asks_first = self.runs.last_voters(&self.name, &acquire.id);
+        self.runs.note_grant(&self.name, &acquire.id, voters(), self.now_us);
     }
 
     fn release(&mut self, was_passed: bool, others: Contention) -> Option<Pause> {
         let pause = self.runs.begin_release(&self.name, self.id(), was_passed, self.now_us);
-        let alarm = || self.timers.end_pause_at(u64::MAX, self.name.clone(), self.id());
+        let alarm = |at_us| self.timers.end_pause_at(at_us, self.name.clone(), self.id());
         self.runs.note_release(&self.name, &self.id(), others, self.now_us, alarm);
         pause
     }
@@ -151,13 +151,43 @@ fn an_ask_ends_the_pause_and_otherwise_the_alarm_does() {
 }
 
 #[test]
+fn an_earlier_release_that_is_answered_late_does_not_end_a_pause() {
+    for others in [Contention::None, Contention::Others] {
+        let mut client = Client::returned();
+        let earlier = client.id();
+        client.acquire(50, 64, Order::Relaxed);
+        client.release(false, Contention::Others);
+        client.acquire(50, 64, Order::Relaxed);
+        assert!(client.release(false, Contention::Others).is_some());
+        client.runs.note_release(&client.name, &earlier, others, client.now_us, |_| unreachable!("another release"));
+        assert!(client.runs.end_pause(&client.name, &client.id()), "{others:?}");
+    }
+}
+
+#[test]
+fn more_names_have_no_run_until_others_are_idle() {
+    let mut client = Client::new();
+    for number in 0..NAMES {
+        let name = Name::new(&format!("other-{number}")).unwrap();
+        client.runs.note_release(&name, &client.id(), Contention::Others, client.now_us, |_| unreachable!("no pause"));
+    }
+    for has_run in [false, true] {
+        client.acquire(0, 64, Order::Relaxed);
+        client.release(false, Contention::Others);
+        client.acquire(50, 64, Order::Relaxed);
+        assert_eq!(client.release(false, Contention::Others).is_some(), has_run);
+        client.now_us += IDLE_US;
+    }
+}
+
+#[test]
 fn a_client_that_comes_back_in_a_run_asks_the_nodes_that_voted_for_it() {
     let mut client = Client::returned();
-    assert_eq!(client.near, None, "the last release was no pause");
+    assert_eq!(client.asks_first, None, "the last release was no pause");
     assert!(client.release(false, Contention::Others).is_some());
     client.acquire(50, 64, Order::Relaxed);
-    assert_eq!(client.near, Some(near()));
+    assert_eq!(client.asks_first, Some(voters()));
     client.release(true, Contention::Others);
     client.acquire(50, 64, Order::Relaxed);
-    assert_eq!(client.near, None, "the run was over");
+    assert_eq!(client.asks_first, None, "the run was over");
 }

@@ -21,14 +21,11 @@ use crate::world::{Pending, World};
 
 /// The time that a node has for an answer, in addition to the round trip.
 const ANSWER_US: u64 = 50_000;
-/// The time that a majority has which is asked alone, in addition to four round trips.
-const NEAR_US: u64 = 2_000;
+/// The time that a bare majority has for its answers, in addition to four round trips.
+const BARE_MAJORITY_US: u64 = 2_000;
 /// The most names that are remembered. A name is ahead of the clock for as many microseconds as its grant has tokens, about
 /// a millisecond, unless a clock is wrong.
 const NAMES: usize = 4_096;
-
-/// The time in which a client comes back after the answer to a pause.
-const BACK_WITHIN_US: u64 = 1_000;
 
 pub(super) struct Shared {
     pub(super) world: Arc<dyn World>,
@@ -131,14 +128,14 @@ impl Shared {
     }
 
     /// Notes that an attempt asks for a lock which this client may have released a moment ago.
-    pub(super) fn note_return(&self, name: &Name, acquire: &Acquire, now_us: u64) {
+    pub(super) fn note_ask(&self, name: &Name, acquire: &Acquire, now_us: u64) {
         self.runs.note_ask(name, acquire, now_us, || self.rtt_us());
     }
 
     /// Notes the answer to a release. If that began a pause, an alarm ends the pause.
     pub(super) fn note_release(&self, name: &Name, id: GrantId, contention: Contention) {
         let now_us = self.now_us();
-        let alarm = || self.timers.end_pause_at(now_us + BACK_WITHIN_US, name.clone(), id);
+        let alarm = |at_us| self.timers.end_pause_at(at_us, name.clone(), id);
         self.runs.note_release(name, &id, contention, now_us, alarm);
     }
 
@@ -154,9 +151,9 @@ impl Shared {
         (ANSWER_US + self.rtt_us()).min(lease_ms.saturating_mul(100)).min(NOT_AFTER_MAX_US)
     }
 
-    /// Returns how long a majority may take that is asked alone: then the other nodes are asked, too.
-    pub(super) fn near_us(&self, lease_ms: u64) -> u64 {
-        (NEAR_US + 4 * self.rtt_us()).min(self.timeout_us(lease_ms))
+    /// Returns how long a bare majority may take for its answers. After that, all nodes are asked.
+    pub(super) fn bare_majority_timeout_us(&self, lease_ms: u64) -> u64 {
+        (BARE_MAJORITY_US + 4 * self.rtt_us()).min(self.timeout_us(lease_ms))
     }
 
     /// Notes the run ID of a node. If another node has the same, the two are one server, and this returns the other node.
