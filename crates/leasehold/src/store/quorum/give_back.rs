@@ -9,7 +9,7 @@ use leasehold_spec::node::{Request, Said, Wait};
 use leasehold_spec::{GrantId, Name, Token};
 use tokio::task::unconstrained;
 
-use super::attempts::Traces;
+use super::attempts::{Nodes, Traces};
 use super::collect::{self, Question};
 use super::fan::Fan;
 use super::links::Links;
@@ -149,7 +149,7 @@ pub(super) fn return_if_over(
 pub(super) fn everywhere(links: &Arc<Links>, name: &Name, id: GrantId, upto: Token) {
     let traces = links.shared.attempts().traces(&id);
     let debt = votes(links, name, id, upto);
-    let mut question = at_all(links, &debt, traces, None);
+    let mut question = at_all(links, &debt, traces);
     question.fan.poll();
     question.finish();
 }
@@ -166,30 +166,34 @@ pub(super) fn at_connected(links: &Arc<Links>, name: &Name, id: GrantId) {
 pub(super) fn at_node(links: &Arc<Links>, node: usize, name: &Name, id: GrantId, upto: Token) {
     let traces = links.shared.attempts().traces(&id);
     let debt = votes(links, name, id, upto);
-    collect::send(links, Fan::of(at(links, node, &debt, traces, None).map(|giving_back| (node, giving_back))));
+    collect::send(links, Fan::of(at(links, node, &debt, traces).map(|giving_back| (node, giving_back))));
 }
 
-fn votes(links: &Links, name: &Name, id: GrantId, upto: Token) -> Debt {
-    Debt { name: name.clone(), id, upto, until_us: longest_lease_end_us(links), cools_until_us: 0 }
+/// Returns what an attempt owes a node that may have voted for it, up to this token.
+pub(super) fn votes(links: &Links, name: &Name, id: GrantId, upto: Token) -> Debt {
+    // Every lease that was granted before this call has ended by then.
+    let until_us = links.now_us() + links.shared.charter.max_lease_ms * 1000;
+    Debt { name: name.clone(), id, upto, until_us, cools_until_us: 0 }
 }
 
-/// Returns the time at which every lease has ended that was granted before this call.
-pub(super) fn longest_lease_end_us(links: &Links) -> u64 {
-    links.now_us() + links.shared.charter.max_lease_ms * 1000
+/// Gives the votes of an attempt back at all nodes.
+pub(super) fn at_all(links: &Arc<Links>, debt: &Debt, traces: Traces) -> Question {
+    Question::of(links, |node| at(links, node, debt, traces))
 }
 
-pub(super) fn at_all(links: &Arc<Links>, debt: &Debt, traces: Traces, pause: Option<Pause>) -> Question {
-    Question::of(links, |node| at(links, node, debt, traces, pause))
+/// Gives the votes of an attempt back in a pause, at the nodes that it asked. Other nodes need no pause.
+pub(super) fn pause(links: &Arc<Links>, debt: &Debt, asked: Nodes, Pause { notice_ms }: Pause) -> Question {
+    let request = Request::Pause { id: debt.id, upto: debt.upto, notice_ms };
+    Question::of(links, |node| if asked.has(node) { pay_by(links, node, debt.clone(), &request) } else { None })
 }
 
-/// Gives a vote back at one node. A node that was not asked in a run needs no pause. The attempt keeps a later vote for a
-/// larger token. If the node cannot be reached, the vote becomes a debt. A node that was never asked gets no debt: the
-/// number of debts has a limit.
-fn at(links: &Arc<Links>, node: usize, debt: &Debt, traces: Traces, pause: Option<Pause>) -> Option<Pending<Ballot>> {
-    if !traces.asked.has(node) && (pause.is_some() || links.to(node).is_none()) {
+/// Gives a vote back at one node. The attempt keeps a later vote for a larger token. If the node cannot be reached, the
+/// vote becomes a debt. A node that was never asked gets no debt: the number of debts has a limit.
+fn at(links: &Arc<Links>, node: usize, debt: &Debt, traces: Traces) -> Option<Pending<Ballot>> {
+    if links.to(node).is_none() && !traces.asked.has(node) {
         return None;
     }
-    pay(links, node, debt.clone(), (traces.wait, pause))
+    pay(links, node, debt.clone(), traces.wait)
 }
 
 /// Pays the debts at a node that was reconnected, or that has refused a payment.
@@ -200,27 +204,25 @@ pub(super) fn pay_all(links: &Arc<Links>, node: usize) {
     for debt in links.shared.members[node].debts.take(links.now_us()) {
         hit(Mark::OwedPaid);
         let wait = links.shared.attempts().traces(&debt.id).wait;
-        let mut fan = Fan::of(pay(links, node, debt, (wait, None)).map(|paying| (node, paying)));
+        let mut fan = Fan::of(pay(links, node, debt, wait).map(|paying| (node, paying)));
         fan.poll();
         collect::finish(links, fan);
     }
 }
 
 /// Pays one debt. The debt belongs to an earlier round: if the attempt waits again, it keeps its place in the queue.
+fn pay(links: &Arc<Links>, node: usize, debt: Debt, wait: Option<Wait>) -> Option<Pending<Ballot>> {
+    let request = debt.request(wait, links.now_us());
+    pay_by(links, node, debt, &request)
+}
+
+/// Pays one debt by this request.
 ///
 /// The link may be closed because its runtime stands still. Then nobody reads the answer, and the debt must be paid again.
 /// Closing the link does not wake this future, so its caller waits for the close, too.
-fn pay(
-    links: &Arc<Links>,
-    node: usize,
-    debt: Debt,
-    (wait, pause): (Option<Wait>, Option<Pause>),
-) -> Option<Pending<Ballot>> {
-    let request = match pause {
-        Some(Pause { notice_ms }) => Request::Pause { id: debt.id, upto: debt.upto, notice_ms },
-        None => debt.request(wait, links.now_us()),
-    };
-    let Some(mut paying) = collect::ask(links, node, &debt.name, &request) else {
+fn pay_by(links: &Arc<Links>, node: usize, debt: Debt, request: &Request) -> Option<Pending<Ballot>> {
+    let keeps_place = matches!(request, Request::GiveBack { wait: Some(_), .. });
+    let Some(mut paying) = collect::ask(links, node, &debt.name, request) else {
         remember(links, node, debt);
         return None;
     };
@@ -233,7 +235,7 @@ fn pay(
         })
         .await;
         match ballot {
-            Ballot::Cast { .. } if wait.is_none() || links.shared.attempts().is_live(&debt.id) => {}
+            Ballot::Cast { .. } if !keeps_place || links.shared.attempts().is_live(&debt.id) => {}
             // The leave of the attempt may have overtaken this request on another connection.
             Ballot::Cast { .. } => at_node(&links, node, &debt.name, debt.id, debt.upto),
             _ => remember(&links, node, debt),

@@ -26,21 +26,44 @@ pub(super) async fn release(
     id: GrantId,
     (token, used): (Token, Token),
 ) -> Result<Answer, Fault> {
+    let begun_us = links.now_us();
     if links.shared.attempts().holds_another(&id, token) {
-        return Ok(answer(links.now_us(), &Tally::new(links.shared.nodes()), Outcome::NotHeld));
+        return Ok(answer(begun_us, &Tally::new(links.shared.nodes()), Outcome::NotHeld));
     }
-    let outcome = |was| if was == Was::Granted { Outcome::Released } else { Outcome::NotHeld };
-    let pause = links.shared.runs.begin_release(&name, id, used > token, links.now_us());
-    let shared = Arc::clone(&links.shared);
-    let answer = end(links, name.clone(), id, Ending { pause, cools_until_us: 0 }, outcome).await?;
-    shared.note_release(&name, id, answer.contention);
+    let pause = links.shared.runs.begin_release(&name, id, used > token, begun_us);
+    let asked = end_attempt(&links, id);
+    let debt = give_back::votes(&links, &name, id, Token::HIGHEST);
+    let (was, tally) = match pause {
+        None => ask_all(&links, &debt, asked).await?,
+        Some(pause) => match try_pause(&links, &debt, asked, pause).await {
+            Some(paused) => paused,
+            None => {
+                links.shared.runs.end_pause(&name, &id);
+                let (_, tally) = ask_all(&links, &debt, Nodes::ALL).await?;
+                // The pause may have been carried out, and another client may have held since. Then the nodes know nothing
+                // of this attempt any more, and that proves nothing (P3).
+                (Was::Granted, tally)
+            }
+        },
+    };
+    let outcome = if was == Was::Granted { Outcome::Released } else { Outcome::NotHeld };
+    let answer = answer(begun_us, &tally, outcome);
+    links.shared.note_release(&name, id, answer.contention);
     Ok(answer)
 }
 
 /// Ends an attempt in any state. Each node counts a `cool_down_ms` from when it carries the request out (P23).
 pub(super) async fn leave(links: Arc<Links>, name: Name, id: GrantId, cool_down_ms: u64) -> Result<Answer, Fault> {
-    let cools_until_us = if cool_down_ms > 0 { links.now_us() + cool_down_ms * 1000 } else { 0 };
-    end(links, name, id, Ending { pause: None, cools_until_us }, |was| Outcome::Left { was }).await
+    let begun_us = links.now_us();
+    let asked = end_attempt(&links, id);
+    let mut debt = give_back::votes(&links, &name, id, Token::HIGHEST);
+    if cool_down_ms > 0 {
+        debt.cools_until_us = begun_us + cool_down_ms * 1000;
+        // A cool-down that is longer than a lease stays a debt until its end: the node keeps the vote until then.
+        debt.until_us = debt.until_us.max(debt.cools_until_us);
+    }
+    let (was, tally) = ask_all(&links, &debt, asked).await?;
+    Ok(answer(begun_us, &tally, Outcome::Left { was }))
 }
 
 /// Ends a pause after which the client has not come back: the nodes call the next waiter.
@@ -58,45 +81,34 @@ pub(super) fn end_pauses(links: &Arc<Links>) {
     }
 }
 
-/// How an attempt ends.
-struct Ending {
-    /// The client is expected to come back at once.
-    pause: Option<Pause>,
-    /// The end of the cool-down, on this client's clock. 0: no cool-down (P23).
-    cools_until_us: u64,
-}
-
-async fn end(
-    links: Arc<Links>,
-    name: Name,
-    id: GrantId,
-    Ending { pause, cools_until_us }: Ending,
-    outcome: impl FnOnce(Was) -> Outcome,
-) -> Result<Answer, Fault> {
-    let begun_us = links.now_us();
-    let traces = {
+/// Ends an attempt at this client. Returns the nodes that it was sent to.
+fn end_attempt(links: &Links, id: GrantId) -> Nodes {
+    let asked = {
         let mut attempts = links.shared.attempts();
-        let traces = attempts.traces(&id);
+        let asked = attempts.traces(&id).asked;
         attempts.end(&id);
-        Traces { wait: None, ..traces }
+        asked
     };
     links.note_released(id);
-    // A cool-down that is longer than a lease stays a debt until its end: the node keeps the vote until then.
-    let until_us = cools_until_us.max(give_back::longest_lease_end_us(&links));
-    let debt = Debt { name, id, upto: Token::HIGHEST, until_us, cools_until_us };
-    let mut question = give_back::at_all(&links, &debt, traces, pause);
-    let mut is_repeated = false;
-    if pause.is_some() {
-        let until_us = begun_us + links.shared.bare_majority_timeout_us(u64::MAX);
-        let paused = question.collect(until_us, Tally::release).await;
-        if !matches!(paused, Some(ReleaseResult::Done(_))) {
-            // Only a majority was asked, and it has not answered: all nodes give back, and call.
-            is_repeated = true;
-            links.shared.runs.end_pause(&debt.name, &id);
-            question.finish();
-            question = give_back::at_all(&links, &debt, Traces { asked: Nodes::ALL, wait: None }, None);
-        }
+    asked
+}
+
+/// Gives the votes back in a pause, at the nodes that the attempt asked: after the first pause of a run, a bare majority.
+/// `None`: no majority has replied in time, so all nodes must give the votes back, and call.
+async fn try_pause(links: &Arc<Links>, debt: &Debt, asked: Nodes, pause: Pause) -> Option<(Was, Tally)> {
+    let until_us = links.now_us() + links.shared.bare_majority_timeout_us(u64::MAX);
+    let mut question = give_back::pause(links, debt, asked, pause);
+    let result = question.collect(until_us, Tally::release).await;
+    let tally = question.finish();
+    match result {
+        Some(ReleaseResult::Done(was)) => Some((was, tally)),
+        Some(ReleaseResult::TooFew) | None => None,
     }
+}
+
+/// Gives the votes back at all nodes. Returns what a majority had.
+async fn ask_all(links: &Arc<Links>, debt: &Debt, asked: Nodes) -> Result<(Was, Tally), Fault> {
+    let mut question = give_back::at_all(links, debt, Traces { asked, wait: None });
     let result = tokio::select! {
         biased;
         result = question.count(WITHIN_US, Tally::release) => result,
@@ -104,10 +116,7 @@ async fn end(
     };
     let tally = question.finish();
     match result.unwrap_or(ReleaseResult::TooFew) {
-        // The pause may have been carried out, and another client may have held since: then the nodes know nothing of this
-        // attempt any more, and that proves nothing (P3).
-        ReleaseResult::Done(_) if is_repeated => Ok(answer(begun_us, &tally, outcome(Was::Granted))),
-        ReleaseResult::Done(was) => Ok(answer(begun_us, &tally, outcome(was))),
+        ReleaseResult::Done(was) => Ok((was, tally)),
         ReleaseResult::TooFew => Err(links.shared.undecided(&tally)),
     }
 }
