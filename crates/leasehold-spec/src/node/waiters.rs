@@ -1,4 +1,5 @@
-//! The waiters of one node: whom it calls when the vote is free, and whom it notifies of another time.
+//! The waiters of one node: which one it calls when the vote is free, and which ones it notifies that the vote ends at
+//! another time.
 
 use crate::answer::Contention;
 use crate::grant::GrantState;
@@ -55,8 +56,8 @@ impl Node<'_, '_> {
         }
     }
 
-    /// Whether a free vote may wait for the client that paused: nobody is called, and the first waiter does not ask for
-    /// strict order.
+    /// Returns whether the vote may stay free in a pause: somebody waits, nobody is called, and the first waiter accepts
+    /// relaxed order.
     pub(super) fn may_pause(&self) -> bool {
         let is_relaxed = match self.record.contention() {
             Contention::None => false,
@@ -79,7 +80,7 @@ impl Node<'_, '_> {
         self.notify_waiters(ending.token, ending.left_us(self.env.wall_us));
     }
 
-    /// Notifies the sessions of the next waiters: they ask after this time. `token` is the grant that they wait for.
+    /// Notifies the sessions of the next waiters, so that they ask after `left_us`. They wait for the grant of this token.
     pub(super) fn notify_waiters(&mut self, token: Token, left_us: u64) {
         let now_us = self.env.wall_us;
         let (highest, contention) = (self.record.highest, self.record.contention());

@@ -73,12 +73,31 @@ fn a_second_release_ends_the_pause() {
 }
 
 #[test]
-fn every_other_request_ends_the_pause() {
-    let mut world = waited_for();
-    pause(&mut world, id(1, 1), 0);
-    world.wait(id(5, 1), 50);
-    assert_eq!(world.called(), Some(id(2, 1)));
-    assert_eq!(world.ask_waiting(id(1, 2), token(5), 60), refused(None, 1_000));
+fn a_request_ends_the_pause_unless_it_is_an_inspection() {
+    let (client, other) = (id(1, 1), id(5, 1));
+    let requests: [(&str, bool, &dyn Fn(&World) -> Request); 9] = [
+        ("inspect", false, &|_| Request::Inspect),
+        ("a repeated pause", false, &|_| Request::Pause { id: client, upto: Token::HIGHEST, notice_ms: 0 }),
+        ("give back", true, &|_| Request::GiveBack { id: other, upto: Token::HIGHEST, wait: None }),
+        ("wait", true, &|_| Request::GiveBack { id: other, upto: Token::HIGHEST, wait: Some(wait(50)) }),
+        ("cool down", true, &|_| Request::CoolDown { id: other, upto: Token::HIGHEST, for_ms: 100 }),
+        ("settle", true, &|_| Request::Settle),
+        ("renew", true, &|world| Request::Renew(world.renewal(client, token(1)))),
+        ("revoke", true, &|_| Request::Revoke { holder: client.public(), token: token(1), grace_ms: 0 }),
+        ("a refused ask", true, &|world| Request::Ask(world.request(other, token(1)))),
+    ];
+    for (what, ends, request) in requests {
+        let mut world = waited_for();
+        pause(&mut world, client, 0);
+        let request = request(&world);
+        assert_eq!(world.vote(&request).has_called, ends, "{what}");
+        assert_eq!((world.holder(), world.called()), (None, ends.then_some(id(2, 1))), "{what}");
+        if ends {
+            assert_eq!(world.ask_waiting(id(1, 2), token(5), 60), refused(None, 1_000), "{what}");
+        } else {
+            assert_eq!(world.ask_waiting(id(1, 2), token(5), 60), granted(token(5)), "{what}");
+        }
+    }
 }
 
 #[test]
