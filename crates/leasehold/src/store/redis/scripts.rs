@@ -296,6 +296,7 @@ const NODE_PARTS: &[(&str, &str)] = &[
     ("--@vote\n", include_str!("node/part/vote.lua")),
     ("--@prolong\n", include_str!("node/part/prolong.lua")),
     ("--@open\n", include_str!("node/part/open.lua")),
+    ("--@queue\n", include_str!("node/part/queue.lua")),
     ("--@cut\n", include_str!("node/part/cut.lua")),
     ("--@enqueue\n", include_str!("node/part/enqueue.lua")),
     ("--@unlink\n", include_str!("node/part/unlink.lua")),
@@ -358,9 +359,8 @@ impl Family {
         TABLE.iter().filter(move |row| row.family == self).map(|row| row.script)
     }
 
-    /// Returns the script that asks the server which of our commands its user may not call.
-    ///
-    /// It has a line that stands for all scripts of the family. So a server that knows it knows them: see `handshake.rs`.
+    /// Returns the script that asks the server which of our commands its user may not call. One line of it stands for all
+    /// scripts of the family. So a server that knows it knows them: see `handshake.rs`.
     #[must_use]
     pub fn question(self) -> &'static Source {
         static QUESTIONS: [OnceLock<Source>; 3] = [const { OnceLock::new() }; 3];

@@ -63,7 +63,7 @@ fn digests_change_only_with_the_code() {
         ("pool/revoke", "475a1537fb7e8712aee46f5e7ed06c25f3e38348"),
         ("pool/settle", "a89754f70b5a1a863b488ad5f68cea85dbfcc23e"),
         ("pool/inspect", "9c318bca39a4781f9b6901c53be47e4783e061dd"),
-        ("node/ask", "51ac6bdefdf2b481ce014182eded4e363235ddc9"),
+        ("node/ask", "309e6a6c285c7755bc00f2ee04e533c496fa9915"),
         ("node/renew", "6fbb9ff12bb7b85375d3046e8723d38bd9445ec7"),
         ("node/give_back", "08b029d7f8a351dae6187ee2ac1169f0602e1730"),
         ("node/cool_down", "278e9c895311ad427c671d7837ba84ca04167782"),

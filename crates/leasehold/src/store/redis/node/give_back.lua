@@ -15,7 +15,8 @@
 -- COST     TIME, GET, SET; with a queue also ZREM, ZRANGE, PUBSUB, PUBLISH, but not at the later pauses of a run
 --@clock
 local found = redis.pcall('GET', KEYS[1])
--- An error is a table: its # is 0.
+-- The short path: the attempt has the vote. While others wait, only a later pause of a run is short (ARGV[4] is 0): it
+-- notifies nobody. An error is a table: its # is 0.
 if found and #found > VOTED.short and (not ARGV[3] or ARGV[4]) then
   local sub = string.sub
   if string.find(found, ARGV[4] == '0' and '^lq1[HR][NO]%-' or '^lq1[HR]N%-')

@@ -25,9 +25,7 @@ local state, others, highest, keep, released = 'F', 'N', ZEROS, ZEROS, NOBODY
 local id, token, since, length, rear = NOBODY, ZEROS, ZEROS, '00000000', '00000000000'
 local called, called_ticket, called_until
 --@cut
--- app:lq1: for the record app:lq1:{…}. No key prefix has a brace in it.
-local front = string.match(name, '^[^{]*')
-local queue = sub(front, 1, -2) .. 'q:' .. sub(name, #front + 1)
+--@queue
 -- `head`: the first waiter, if it was read. `has_called`: C if this script has called a waiter. `told`: messages to
 -- publish: channel, text, channel, text. `notice`: see next.lua.
 local head, head_ticket, has_called, told, is_queue_new, notice = nil, nil, '-', nil, false, nil
