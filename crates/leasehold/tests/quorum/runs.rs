@@ -4,108 +4,132 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{Leasehold, Released};
+use leasehold::{Guard, Leasehold, Released};
 use leasehold_spec::Token;
 use leasehold_spec::node::Record;
 use leasehold_testkit::voters::{Mood, Voters};
 use tokio::task::{JoinHandle, yield_now};
+use tokio::time::sleep;
 
 use crate::played::{client, granted, voters};
 
 const LONG: Duration = Duration::from_secs(20);
+/// The ways to lose a node.
+const LOST: [Mood; 3] = [Mood::Dead, Mood::Stopped, Mood::Mute];
 /// The time after which waiters ask by themselves if nobody has ended a pause.
 const NOTICE: Duration = Duration::from_millis(50);
 /// How often each client is served at least, however slow the machine is.
 const SERVED: usize = 10;
 
-/// Takes the lock again and again until `ends`, and at least [`SERVED`] times. Returns the tokens.
-fn repeat(client: Leasehold, ends: &Arc<AtomicBool>, inside: &Arc<AtomicU32>, is_fair: bool) -> JoinHandle<Vec<Token>> {
-    let (ends, inside) = (Arc::clone(ends), Arc::clone(inside));
-    tokio::spawn(async move {
-        let mut tokens = Vec::new();
-        while !ends.load(Ordering::Relaxed) || tokens.len() < SERVED {
-            let lock = client.mutex("a");
-            let guard = if is_fair { lock.fair() } else { lock }.lock().await.unwrap();
-            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
-            tokens.push(guard.token());
-            yield_now().await;
-            assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
-            assert_eq!(guard.release().await.unwrap(), Released::Released);
+/// Clients that take one lock again and again, and the nodes of the lock.
+struct Crowd {
+    voters: Voters,
+    is_fair: bool,
+    clients: Vec<JoinHandle<Vec<Token>>>,
+    watch: Arc<Watch>,
+}
+
+/// The state that the clients of a crowd share.
+#[derive(Default)]
+struct Watch {
+    ends: AtomicBool,
+    inside: AtomicU32,
+}
+
+impl Watch {
+    /// Holds the lock for a moment, and releases it.
+    async fn hold(&self, guard: Guard) {
+        assert_eq!(self.inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
+        yield_now().await;
+        assert_eq!(self.inside.fetch_sub(1, Ordering::SeqCst), 1);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+}
+
+impl Crowd {
+    /// Three clients take the lock in turns, each at least [`SERVED`] times.
+    async fn new(is_fair: bool) -> Self {
+        let mut crowd = Self { voters: voters(3), is_fair, clients: Vec::new(), watch: Arc::default() };
+        for _ in 0..3 {
+            let client = client(&crowd.voters).await;
+            crowd.clients.push(tokio::spawn(repeat(client, Arc::clone(&crowd.watch), is_fair)));
         }
-        tokens
-    })
-}
+        crowd
+    }
 
-/// Returns how often the lock went from one client to another, and how often it was taken, by three clients in a second.
-async fn changes(is_fair: bool) -> (usize, usize) {
-    changes_while(is_fair, None).await
-}
-
-/// Takes the lock in the pauses of others, until `ends`.
-fn repeat_try(client: Leasehold, ends: &Arc<AtomicBool>, inside: &Arc<AtomicU32>) -> JoinHandle<()> {
-    let (ends, inside) = (Arc::clone(ends), Arc::clone(inside));
-    tokio::spawn(async move {
-        while !ends.load(Ordering::Relaxed) {
-            // These nodes answer at once. Without this, the loop would keep its thread.
-            yield_now().await;
-            let Ok(Some(guard)) = client.mutex("a").try_lock().await else { continue };
-            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold");
-            assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
-            assert_eq!(guard.release().await.unwrap(), Released::Released);
+    /// Ends when each client was served. Returns how often the lock went from one client to another, and how often it was
+    /// taken.
+    async fn end(self) -> (usize, usize) {
+        self.watch.ends.store(true, Ordering::Relaxed);
+        let mut grants = Vec::new();
+        for (number, client) in self.clients.into_iter().enumerate() {
+            let tokens = tokio::time::timeout(LONG, client).await.expect("no client waits for ever").unwrap();
+            assert!(tokens.is_sorted());
+            grants.extend(tokens.into_iter().map(|token| (token, number)));
         }
-    })
+        grants.sort_unstable();
+        let changes = grants.windows(2).filter(|two| two[0].1 != two[1].1).count();
+        println!("fair {}: {changes} hand-overs in {} grants", self.is_fair, grants.len());
+        (changes, grants.len())
+    }
 }
 
-/// The same, while a node behaves like this for a while, and another client tries.
-async fn changes_while(is_fair: bool, mood: Option<Mood>) -> (usize, usize) {
-    let voters = Arc::new(voters(3));
-    let (ends, inside) = (Arc::default(), Arc::default());
-    let mut clients = Vec::new();
-    for _ in 0..3 {
-        clients.push(repeat(client(&voters).await, &ends, &inside, is_fair));
+/// Takes the lock again and again until the end. Returns the tokens.
+async fn repeat(client: Leasehold, watch: Arc<Watch>, is_fair: bool) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    while !watch.ends() || tokens.len() < SERVED {
+        let lock = client.mutex("a");
+        let guard = if is_fair { lock.fair() } else { lock }.lock().await.unwrap();
+        tokens.push(guard.token());
+        watch.hold(guard).await;
     }
-    let trying = match mood {
-        Some(_) => Some(repeat_try(client(&voters).await, &ends, &inside)),
-        None => None,
-    };
-    for mood in [mood, None] {
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        voters.nodes[0].be(mood.unwrap_or(Mood::Answers));
+    tokens
+}
+
+/// Takes the lock in the pauses of others, until the end.
+async fn repeat_try(client: Leasehold, watch: Arc<Watch>) {
+    while !watch.ends() {
+        // These nodes answer at once. Without this, the loop would keep its thread.
+        yield_now().await;
+        if let Ok(Some(guard)) = client.mutex("a").try_lock().await {
+            watch.hold(guard).await;
+        }
     }
-    ends.store(true, Ordering::Relaxed);
-    let mut grants = Vec::new();
-    for (number, client) in clients.into_iter().enumerate() {
-        let tokens = tokio::time::timeout(LONG, client).await.expect("no client waits for ever").unwrap();
-        assert!(tokens.is_sorted());
-        grants.extend(tokens.into_iter().map(|token| (token, number)));
-    }
-    if let Some(trying) = trying {
-        trying.await.unwrap();
-    }
-    grants.sort_unstable();
-    let changes = grants.windows(2).filter(|two| two[0].1 != two[1].1).count();
-    println!("fair {is_fair}: {changes} hand-overs in {} grants", grants.len());
-    (changes, grants.len())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_come_back_at_once_are_served_again_in_turn() {
-    let (changes, grants) = changes(false).await;
+async fn most_grants_go_to_the_client_that_comes_back_at_once() {
+    let crowd = Crowd::new(false).await;
+    sleep(Duration::from_secs(1)).await;
+    let (changes, grants) = crowd.end().await;
     assert!(changes * 2 < grants, "most grants follow another one of the same client");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fair_clients_take_turns() {
-    let (changes, grants) = changes(true).await;
+    let crowd = Crowd::new(true).await;
+    sleep(Duration::from_secs(1)).await;
+    let (changes, grants) = crowd.end().await;
     assert!(changes * 2 > grants, "most grants follow a grant of another client");
 }
 
-/// In a run a client asks a bare majority, and this node may be part of it. Every client is served all the same.
+/// In a run a client asks a bare majority, and this node may be part of it. Another client takes the lock in pauses.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_is_lost_in_a_run_stops_nobody() {
-    for mood in [Mood::Dead, Mood::Stopped, Mood::Mute] {
+    for mood in LOST {
         println!("{mood:?}");
-        changes_while(false, Some(mood)).await;
+        let crowd = Crowd::new(false).await;
+        let trying = tokio::spawn(repeat_try(client(&crowd.voters).await, Arc::clone(&crowd.watch)));
+        for mood in [mood, Mood::Answers] {
+            sleep(Duration::from_millis(500)).await;
+            crowd.voters.nodes[0].be(mood);
+        }
+        crowd.end().await;
+        trying.await.unwrap();
     }
 }
 
@@ -115,13 +139,18 @@ fn is_paused(voters: &Voters) -> bool {
     voters.nodes.iter().filter(|node| is_paused(&node.record("a"))).count() > voters.nodes.len() / 2
 }
 
-/// One client has paused, and does not come back. Returns the time until another client held the lock. `None`: the client
-/// has not paused, because the machine was too slow.
-async fn abandoned_pause() -> Option<Duration> {
-    let voters = Arc::new(voters(3));
-    let (a, b, c) = (client(&voters).await, client(&voters).await, client(&voters).await);
+/// Client A has released the lock and has asked for it again at once. When it holds again, it does `work`, and client C
+/// waits. Returns the work, and the time at which C has held.
+async fn come_back<Work>(
+    voters: &Arc<Voters>,
+    work: impl FnOnce(Leasehold, Guard) -> Work + Send + 'static,
+) -> (JoinHandle<Work::Output>, JoinHandle<Instant>)
+where
+    Work: Future<Output: Send> + Send + 'static,
+{
+    let (a, b, c) = (client(voters).await, client(voters).await, client(voters).await);
     let waits = |count: usize| {
-        let voters = Arc::clone(&voters);
+        let voters = Arc::clone(voters);
         move || voters.nodes.iter().all(|node| node.record("a").queue.len() == count)
     };
     let until = |what: &'static str, is: &dyn Fn() -> bool| leasehold_testkit::wait_until(what, LONG, is);
@@ -132,32 +161,109 @@ async fn abandoned_pause() -> Option<Duration> {
     // It comes back at once, and is second in the queue.
     let returning = tokio::spawn(async move {
         let guard = a.mutex("a").lock().await.unwrap();
-        assert_eq!(guard.release().await.unwrap(), Released::Released);
-        (a, Instant::now())
+        work(a, guard).await
     });
     let second = second.await.unwrap();
     until("A waits", &waits(1));
-    let third = tokio::spawn(async move { (c.mutex("a").lock().await.unwrap(), Instant::now()) });
+    let shared = Arc::clone(voters);
+    let third = tokio::spawn(async move {
+        let guard = c.mutex("a").lock().await.unwrap();
+        let held = Instant::now();
+        assert!(guard.is_valid() && granted(&shared, "a") > 1);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        held
+    });
     until("C waits, too", &waits(2));
     assert_eq!(second.release().await.unwrap(), Released::Released);
-    let (_a, released) = returning.await.unwrap();
-    let has_paused = is_paused(&voters);
-    let (guard, held) = tokio::time::timeout(LONG, third).await.expect("C is called").unwrap();
-    assert!(guard.is_valid() && granted(&voters, "a") > 1);
-    has_paused.then(|| held - released)
+    (returning, third)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_does_not_come_back_has_the_next_one_called() {
+/// One client has paused, and does not come back. Returns the time until another client held the lock. `None`: the client
+/// has not paused, because the machine was too slow.
+async fn abandoned_pause() -> Option<Duration> {
+    let voters = Arc::new(voters(3));
+    let (returning, third) = come_back(&voters, async |client, guard| {
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        (client, Instant::now())
+    })
+    .await;
+    let (_a, released) = tokio::time::timeout(LONG, returning).await.expect("A is served").unwrap();
+    let has_paused = is_paused(&voters);
+    let held = tokio::time::timeout(LONG, third).await.expect("C is called").unwrap();
+    has_paused.then(|| held.saturating_duration_since(released))
+}
+
+/// Repeats this until it takes much less than the time after which waiters ask by themselves.
+async fn is_soon<T: Future<Output = Option<Duration>>>(what: &str, act: impl Fn() -> T) {
     let mut least = Duration::MAX;
     for _ in 0..20 {
-        if let Some(within) = abandoned_pause().await {
-            println!("C held {within:?} after the pause began");
+        if let Some(within) = act().await {
+            println!("{what}: {within:?}");
             least = least.min(within);
         }
         if least < NOTICE / 2 {
             return;
         }
     }
-    panic!("C waited for {least:?}");
+    panic!("{what}: {least:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_does_not_come_back_has_the_next_one_called() {
+    is_soon("C held after the pause began", abandoned_pause).await;
+}
+
+/// When a node is lost.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum During {
+    Hold,
+    Pause,
+}
+
+/// Client A is in a run, and holds by a bare majority. A node of this majority is lost. Returns the time until the next
+/// client held: A, or C if A released the lock at the end. `None`: the machine was too slow for a run.
+async fn lost_voter(during: During, mood: Mood) -> Option<Duration> {
+    let voters = Arc::new(voters(3));
+    let nodes = voters.nodes.clone();
+    let (returning, third) = come_back(&voters, async move |client: Leasehold, guard: Guard| {
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let guard = client.mutex("a").lock().await.unwrap();
+        let (voted, others): (Vec<_>, Vec<_>) = nodes.iter().partition(|node| node.record("a").grant.is_some());
+        let &[other] = others.as_slice() else { return None };
+        let asked = other.asked();
+        if during == During::Hold {
+            voted[0].be(mood);
+            let lost = Instant::now();
+            assert_eq!(guard.release().await.unwrap(), Released::Released);
+            return Some((client, lost, None));
+        }
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        voted[0].be(mood);
+        let lost = Instant::now();
+        let guard = client.mutex("a").lock().await.unwrap();
+        let within = lost.elapsed();
+        assert!(other.asked() > asked, "the client asks all nodes");
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        Some((client, lost, Some(within)))
+    })
+    .await;
+    let returned = tokio::time::timeout(LONG, returning).await.expect("A is served").unwrap();
+    let held = tokio::time::timeout(LONG, third).await.expect("C is served").unwrap();
+    voters.nodes.iter().for_each(|node| node.be(Mood::Answers));
+    let (_a, lost, within) = returned?;
+    Some(within.unwrap_or(held.saturating_duration_since(lost)))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_comes_back_to_a_lost_node_asks_all_nodes() {
+    for mood in LOST {
+        is_soon(&format!("{mood:?}: A held again"), || lost_voter(During::Pause, mood)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_at_a_lost_node_becomes_a_release_at_all_nodes() {
+    for mood in LOST {
+        is_soon(&format!("{mood:?}: C held"), || lost_voter(During::Hold, mood)).await;
+    }
 }
