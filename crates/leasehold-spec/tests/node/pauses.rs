@@ -73,23 +73,23 @@ fn a_second_release_ends_the_pause() {
 }
 
 #[test]
-fn a_request_ends_the_pause_unless_it_is_an_inspection() {
+fn every_request_but_an_inspection_and_a_pause_ends_the_pause() {
     let (client, other) = (id(1, 1), id(5, 1));
-    let requests: [(&str, bool, &dyn Fn(&World) -> Request); 9] = [
-        ("inspect", false, &|_| Request::Inspect),
-        ("a repeated pause", false, &|_| Request::Pause { id: client, upto: Token::HIGHEST, notice_ms: 0 }),
-        ("give back", true, &|_| Request::GiveBack { id: other, upto: Token::HIGHEST, wait: None }),
-        ("wait", true, &|_| Request::GiveBack { id: other, upto: Token::HIGHEST, wait: Some(wait(50)) }),
-        ("cool down", true, &|_| Request::CoolDown { id: other, upto: Token::HIGHEST, for_ms: 100 }),
-        ("settle", true, &|_| Request::Settle),
-        ("renew", true, &|world| Request::Renew(world.renewal(client, token(1)))),
-        ("revoke", true, &|_| Request::Revoke { holder: client.public(), token: token(1), grace_ms: 0 }),
-        ("a refused ask", true, &|world| Request::Ask(world.request(other, token(1)))),
+    let world = World::new();
+    let requests = [
+        ("inspect", false, Request::Inspect),
+        ("a repeated pause", false, Request::Pause { id: client, upto: Token::HIGHEST, notice_ms: 0 }),
+        ("give back", true, Request::GiveBack { id: other, upto: Token::HIGHEST, wait: None }),
+        ("wait", true, Request::GiveBack { id: other, upto: Token::HIGHEST, wait: Some(wait(50)) }),
+        ("cool down", true, Request::CoolDown { id: other, upto: Token::HIGHEST, for_ms: 100 }),
+        ("settle", true, Request::Settle),
+        ("renew", true, Request::Renew(world.renewal(client, token(1)))),
+        ("revoke", true, Request::Revoke { holder: client.public(), token: token(1), grace_ms: 0 }),
+        ("a refused ask", true, Request::Ask(world.request(other, token(1)))),
     ];
     for (what, ends, request) in requests {
         let mut world = waited_for();
         pause(&mut world, client, 0);
-        let request = request(&world);
         assert_eq!(world.vote(&request).has_called, ends, "{what}");
         assert_eq!((world.holder(), world.called()), (None, ends.then_some(id(2, 1))), "{what}");
         if ends {
