@@ -340,6 +340,8 @@ marks! {
     Paused,
     /// Quorum: a client that came back asked a bare majority, did not win at once, and asked all nodes.
     BareMajorityMissed,
+    /// Quorum: a client that was granted a lease by a bare majority held for long, and asked the other nodes.
+    OthersAsked,
     /// Quorum: a client did not come back after a pause, and the nodes call the next waiter.
     PauseOver,
     /// Quorum: a release ended the run of a client that came back again and again.

@@ -392,4 +392,6 @@ pub enum Mutant {
     QRunsOn,
     /// Quorum: a client that has paused and does not come back calls nobody.
     QPausesForEver,
+    /// Quorum: a long lease that was granted in a run keeps a bare majority.
+    QKeepsBareMajority,
 }

@@ -254,6 +254,32 @@ async fn lost_voter(during: During, mood: Mood) -> Option<Duration> {
     Some(within.unwrap_or(held.saturating_duration_since(lost)))
 }
 
+/// Client A is in a run, is granted the lock by a bare majority, and holds for long. Returns after how long all nodes have
+/// voted. `None`: the machine was too slow for a run.
+async fn long_hold() -> Option<Duration> {
+    let voters = Arc::new(voters(3));
+    let (returning, third) = come_back(&voters, async |client: Leasehold, guard: Guard| {
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let guard = client.mutex("a").lock().await.unwrap();
+        (client, guard, Instant::now())
+    })
+    .await;
+    let (_a, guard, held) = tokio::time::timeout(LONG, returning).await.expect("A is served").unwrap();
+    let by_majority = granted(&voters, "a") == 2;
+    leasehold_testkit::wait_until("all nodes vote", LONG, || granted(&voters, "a") == 3);
+    let within = held.elapsed();
+    voters.nodes[0].be(Mood::Dead);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    tokio::time::timeout(LONG, third).await.expect("C is served").unwrap();
+    by_majority.then_some(within)
+}
+
+/// Otherwise the next renewal would ask them, in vain if another client has asked them meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_holds_for_long_in_a_run_gets_the_votes_of_all_nodes() {
+    is_soon("all nodes have voted after the grant", long_hold).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_comes_back_to_a_lost_node_asks_all_nodes() {
     for mood in LOST {

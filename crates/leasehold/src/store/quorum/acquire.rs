@@ -20,7 +20,7 @@ use leasehold_spec::{Acquire, Answer, GrantId, Joined, Name, Outcome, Patience, 
 
 use super::attempts::{Held, Nodes, Series, Win};
 use super::collect::{self, Question, answer};
-use super::give_back::{self, LostRound, return_if_over};
+use super::give_back::{self, LostRound};
 use super::links::Links;
 use super::schedule::{BACKOFF_MIN_US, backoff_us, schedule};
 use super::tally::{Refusal, RoundResult, Tally};
@@ -166,6 +166,39 @@ pub(super) async fn rounds(
     Rounds { links, name, acquire, wait: wait.map(|(wait, _)| wait) }.run().await
 }
 
+/// Asks the nodes that have not voted for this grant. A client in a run asks only a bare majority, so the loss of a node
+/// would end its lease. A renewal does not help: by then another client may have asked the other nodes with a larger token,
+/// and they vote for no smaller one.
+pub(super) fn ask_others(links: &Arc<Links>, name: &Name, id: GrantId, lease_ms: u64) {
+    let now_us = links.now_us();
+    let held = {
+        let attempts = links.shared.attempts();
+        attempts.held(&id).map(|held| (held.clone(), attempts.voters(&id, held.token, now_us)))
+    };
+    let Some((Held { token, range, label }, voters)) = held else { return };
+    hit(Mark::OthersAsked);
+    let ask = Ask { id, token, range, lease_ms, not_after_us: 0, wait: None, label };
+    let Question { fan, .. } = ask_nodes(links, name, &ask, voters.others(), now_us);
+    collect::send(links, fan);
+}
+
+/// Asks these nodes for their votes. A node refuses a request that is later than a round may take.
+fn ask_nodes(links: &Arc<Links>, name: &Name, ask: &Ask, nodes: Nodes, now_us: u64) -> Question {
+    let (id, token, shared) = (ask.id, ask.token, &links.shared);
+    let until_us = now_us + shared.timeout_us(ask.lease_ms);
+    // If the node's clock is unknown, the node refuses the request as late. The refusal contains the time.
+    let question = Question::of(links, |node| {
+        if !nodes.has(node) {
+            return None;
+        }
+        let not_after_us = shared.members[node].time_at(until_us, now_us).unwrap_or(0);
+        let asking = collect::ask(links, node, name, &Request::Ask(Ask { not_after_us, ..ask.clone() }))?;
+        Some(give_back::return_if_over(links, node, name, (id, token), asking))
+    });
+    shared.attempts().note_asked(&id, question.fan.nodes());
+    question
+}
+
 struct Rounds<'a> {
     links: &'a Arc<Links>,
     name: &'a Name,
@@ -270,27 +303,9 @@ impl Rounds<'_> {
 
     fn ask(&self, token: Token, now_us: u64, nodes: Nodes) -> Question {
         let Self { links, name, acquire, wait } = *self;
-        let (id, shared) = (acquire.id, &links.shared);
-        let within_us = shared.timeout_us(acquire.lease_ms);
-        // If the node's clock is unknown, the node refuses the request as late. The refusal contains the time.
-        let question = Question::of(links, |node| {
-            if !nodes.has(node) {
-                return None;
-            }
-            let ask = Ask {
-                id,
-                token,
-                range: acquire.range,
-                lease_ms: acquire.lease_ms,
-                not_after_us: shared.members[node].time_at(now_us + within_us, now_us).unwrap_or(0),
-                wait,
-                label: acquire.label.to_string(),
-            };
-            let asking = collect::ask(links, node, name, &Request::Ask(ask))?;
-            Some(return_if_over(links, node, name, (id, token), asking))
-        });
-        shared.attempts().note_asked(&id, question.fan.nodes());
-        question
+        let Acquire { id, range, lease_ms, .. } = *acquire;
+        let ask = Ask { id, token, range, lease_ms, not_after_us: 0, wait, label: acquire.label.to_string() };
+        ask_nodes(links, name, &ask, nodes, now_us)
     }
 
     /// Cleans up if no further round may begin.
@@ -318,7 +333,7 @@ impl Rounds<'_> {
         };
         let tally = match win {
             Win::Held => {
-                links.shared.runs.note_grant(name, &id, question.tally.voters(token), links.now_us());
+                links.shared.note_grant(name, id, question.tally.voters(token));
                 GRANTS[(round as usize).clamp(1, MOST_ROUNDS) - 1].fetch_add(1, Ordering::Relaxed);
                 return (RoundResult::Won { token, range, until_us }, question.finish());
             }

@@ -56,6 +56,11 @@ impl Nodes {
         self.0 & 1 << node != 0
     }
 
+    /// Returns all other nodes.
+    pub(super) fn others(self) -> Self {
+        Self(!self.0)
+    }
+
     fn add(&mut self, node: usize) {
         self.0 |= 1 << node;
     }
@@ -218,6 +223,13 @@ impl Attempts {
         let ends_us = &mut attempt.votes.ends_us;
         ends_us.resize(ends_us.len().max(node + 1), 0);
         ends_us[node] = until_us;
+    }
+
+    /// Returns the nodes that keep their votes for this token.
+    pub(super) fn voters(&self, id: &GrantId, token: Token, now_us: u64) -> Nodes {
+        let votes = self.attempts.get(id).map(|attempt| &attempt.votes).filter(|votes| votes.token == token);
+        let ends_us = votes.map_or(&[][..], |votes| &votes.ends_us);
+        Nodes::of((0..).zip(ends_us).filter(|(_, end_us)| **end_us > now_us).map(|(node, _)| node))
     }
 
     /// Limits the validity `until_us` that a round or a renewal has counted for a lease of this length. The count may be

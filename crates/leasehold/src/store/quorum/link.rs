@@ -169,6 +169,7 @@ fn keep_time(links: &Arc<Links>) {
     let handle = move |due| match (waiting.upgrade(), due) {
         (Some(links), Due::AskAgain(id, alarm)) => queue::alarm(&links, &id, alarm),
         (Some(links), Due::PauseOver(name, id)) => release::end_pause(&links, &name, id),
+        (Some(links), Due::AskOthers { name, id, lease_ms }) => acquire::ask_others(&links, &name, id, lease_ms),
         (None, _) => {}
     };
     drop(links.shared.world.spawn(Box::pin(timers.keep(world, is_over, handle))));

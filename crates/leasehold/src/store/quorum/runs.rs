@@ -10,7 +10,9 @@
 //!    next waiters, who ask by themselves after [`NOTICE_MS`], even if this client is dead by then.
 //! 3. If the client comes back, its round wins as if nobody waited. It asks only the majority that voted for it last. If it
 //!    does not come back within a millisecond, the session's thread has the nodes call the next waiter.
-//! 4. The release at the end of the run is an ordinary one, which calls the next waiter.
+//! 4. If the client then holds for as long as a run may last, it asks the other nodes, too. With their votes it survives
+//!    the loss of a node.
+//! 5. The release at the end of the run is an ordinary one, which calls the next waiter.
 //!
 //! The lock is free in a pause, so no promise depends on this file: it only chooses who is called, and when. A client that
 //! does not come back at once never pauses.
@@ -78,8 +80,9 @@ enum State {
     Released { at_us: u64 },
     /// The release of this attempt began a pause. The client has not asked again.
     Paused { id: GrantId, answered: Option<Answered> },
-    /// This attempt came back at once after the last release.
-    Back { id: GrantId, lease_us: u64 },
+    /// This attempt came back at once after the last release. If it was granted by a bare majority, the alarm has the other
+    /// nodes asked.
+    Back { id: GrantId, lease_us: u64, others: Option<Alarm> },
 }
 
 /// The answer to the release that began a pause. Before the answer, a second release could overtake the pause, and the
@@ -118,32 +121,45 @@ impl Runs {
     pub(super) fn note_ask(&self, name: &Name, acquire: &Acquire, now_us: u64, rtt_us: impl FnOnce() -> u64) {
         let mut runs = self.runs();
         let Some(run) = runs.get_mut(name) else { return };
-        run.noted_us = now_us;
         let released_us = match &run.state {
             State::Released { at_us } => *at_us,
             State::Paused { answered: Some(answered), .. } => answered.at_us,
-            State::Paused { answered: None, .. } => {
-                run.state = State::Idle;
-                return;
-            }
+            // This attempt may overtake the pause, lose, and wait. So the pause ends after its answer.
+            State::Paused { answered: None, .. } if run.noted_us + IDLE_US > now_us => return,
+            // The runtime of the release has ended.
+            State::Paused { answered: None, .. } => 0,
             State::Idle | State::Back { .. } => return,
         };
+        run.noted_us = now_us;
         // A range of one token means that the lease must not be handed on inside this client. It has no run either.
         let may_run =
             acquire.range > 1 && !matches!(&acquire.patience, Patience::Queue(place) if place.order == Order::Strict);
         if may_run && now_us <= released_us + rtt_us().max(BACK_US) {
-            run.state = State::Back { id: acquire.id, lease_us: acquire.lease_ms * 1000 };
+            run.state = State::Back { id: acquire.id, lease_us: acquire.lease_ms * 1000, others: None };
         } else {
             (run.state, run.bounds) = (State::Idle, Bounds::default());
         }
     }
 
-    /// Notes a grant. The time of a run counts from its first grant.
-    pub(super) fn note_grant(&self, name: &Name, id: &GrantId, voters: Nodes, now_us: u64) {
+    /// Notes a grant. The time of a run counts from its first grant. `alarm` returns an alarm that has the nodes without a
+    /// vote asked at that time, for a lease of so many milliseconds.
+    pub(super) fn note_grant(
+        &self,
+        name: &Name,
+        id: &GrantId,
+        voters: Nodes,
+        now_us: u64,
+        alarm: impl FnOnce(u64, u64) -> Alarm,
+    ) {
         let mut runs = self.runs();
-        if let Some(run) = runs.get_mut(name).filter(|run| run.is_back(id)) {
-            run.bounds.began_us.get_or_insert(now_us);
-            run.last_voters = voters;
+        let Some(run) = runs.get_mut(name).filter(|run| run.is_back(id)) else { return };
+        run.bounds.began_us.get_or_insert(now_us);
+        run.last_voters = voters;
+        if let State::Back { lease_us, others, .. } = &mut run.state
+            && run.bounds.passes > 0
+            && !is_on(Mutant::QKeepsBareMajority)
+        {
+            *others = Some(alarm(now_us + run_us(*lease_us), *lease_us / 1000));
         }
     }
 
@@ -158,7 +174,7 @@ impl Runs {
     pub(super) fn begin_release(&self, name: &Name, id: GrantId, was_passed: bool, now_us: u64) -> Option<Pause> {
         let mut runs = self.runs();
         let run = runs.get_mut(name)?;
-        let State::Back { id: back, lease_us } = run.state else { return None };
+        let State::Back { id: back, lease_us, .. } = run.state else { return None };
         run.state = State::Idle;
         if back != id {
             return None;

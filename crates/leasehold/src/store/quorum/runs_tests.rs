@@ -1,12 +1,13 @@
 //! How long a run lasts, and which clients have one.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use leasehold_spec::limits::RUN_MAX_US;
 use leasehold_spec::{Hears, Place, SessionId, Take};
 
 use super::*;
-use crate::store::quorum::timers::Timers;
+use crate::store::quorum::timers::{Due, Timers};
 
 const LEASE_MS: u64 = 30_000;
 const RTT_US: u64 = 100;
@@ -20,6 +21,8 @@ struct Client {
     counter: u64,
     /// The nodes that its last acquire asks first.
     asks_first: Option<Nodes>,
+    /// When it asks the others.
+    asks_others_us: Cell<Option<u64>>,
 }
 
 /// The nodes that vote for the client first.
@@ -30,7 +33,8 @@ fn voters() -> Nodes {
 impl Client {
     fn new() -> Self {
         let name = Name::new("a").unwrap();
-        Self { runs: Runs::default(), timers: Arc::default(), name, now_us: 1_000_000, counter: 0, asks_first: None }
+        let (runs, timers, asks_others_us) = (Runs::default(), Arc::default(), Cell::default());
+        Self { runs, timers, name, now_us: 1_000_000, counter: 0, asks_first: None, asks_others_us }
     }
 
     fn id(&self) -> GrantId {
@@ -39,6 +43,18 @@ impl Client {
 
     /// Asks after a pause of this length, and is granted the lock.
     fn acquire(&mut self, after_us: u64, range: u64, order: Order) {
+        self.ask(after_us, range, order);
+        self.asks_first = self.runs.last_voters(&self.name, &self.id());
+        let alarm = |at_us, lease_ms| {
+            let due = Due::AskOthers { name: self.name.clone(), id: self.id(), lease_ms };
+            self.asks_others_us.set(Some(at_us));
+            self.timers.due_at(at_us, due)
+        };
+        self.asks_others_us.set(None);
+        self.runs.note_grant(&self.name, &self.id(), voters(), self.now_us, alarm);
+    }
+
+    fn ask(&mut self, after_us: u64, range: u64, order: Order) {
         self.now_us += after_us;
         self.counter += 1;
         let place = Place { ticket: None, claim_ms: 1_000, limit_ms: None, hears: Hears::Listens, order };
@@ -52,15 +68,21 @@ impl Client {
             take: Take::MUTEX,
         };
         self.runs.note_ask(&self.name, &acquire, self.now_us, || RTT_US);
-        self.asks_first = self.runs.last_voters(&self.name, &acquire.id);
-        self.runs.note_grant(&self.name, &acquire.id, voters(), self.now_us);
     }
 
     fn release(&mut self, was_passed: bool, others: Contention) -> Option<Pause> {
-        let pause = self.runs.begin_release(&self.name, self.id(), was_passed, self.now_us);
-        let alarm = |at_us| self.timers.end_pause_at(at_us, self.name.clone(), self.id());
-        self.runs.note_release(&self.name, &self.id(), others, self.now_us, alarm);
+        let pause = self.begin_release(was_passed);
+        self.end_release(self.id(), others);
         pause
+    }
+
+    fn begin_release(&mut self, was_passed: bool) -> Option<Pause> {
+        self.runs.begin_release(&self.name, self.id(), was_passed, self.now_us)
+    }
+
+    fn end_release(&self, id: GrantId, others: Contention) {
+        let alarm = |at_us| self.timers.due_at(at_us, Due::PauseOver(self.name.clone(), id));
+        self.runs.note_release(&self.name, &id, others, self.now_us, alarm);
     }
 
     /// Takes the lock once, so that it is known that others wait, and comes back at once.
@@ -151,6 +173,22 @@ fn an_ask_ends_the_pause_and_otherwise_the_alarm_does() {
 }
 
 #[test]
+fn a_pause_ends_although_another_ask_was_faster_than_its_answer() {
+    for after_us in [50, IDLE_US] {
+        let mut client = Client::returned();
+        assert!(client.begin_release(false).is_some());
+        let paused = client.id();
+        client.ask(after_us, 64, Order::Relaxed);
+        client.end_release(paused, Contention::Others);
+        assert_eq!(
+            client.runs.end_pause(&client.name, &paused),
+            after_us < IDLE_US,
+            "the answer is lost after {IDLE_US}"
+        );
+    }
+}
+
+#[test]
 fn an_earlier_release_that_is_answered_late_does_not_end_a_pause() {
     for others in [Contention::None, Contention::Others] {
         let mut client = Client::returned();
@@ -187,7 +225,10 @@ fn a_client_that_comes_back_in_a_run_asks_the_nodes_that_voted_for_it() {
     assert!(client.release(false, Contention::Others).is_some());
     client.acquire(50, 64, Order::Relaxed);
     assert_eq!(client.asks_first, Some(voters()));
+    let others_us = client.asks_others_us.get();
+    assert_eq!(others_us, Some(client.now_us + RUN_MAX_US), "it asks the others if it holds for long");
     client.release(true, Contention::Others);
     client.acquire(50, 64, Order::Relaxed);
     assert_eq!(client.asks_first, None, "the run was over");
+    assert_eq!(client.asks_others_us.get(), None, "it has asked all");
 }

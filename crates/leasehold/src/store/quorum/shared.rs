@@ -14,7 +14,7 @@ use super::member::{Member, NodeStatus};
 use super::node::Node;
 use super::runs::Runs;
 use super::tally::Tally;
-use super::timers::Timers;
+use super::timers::{Due, Timers};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, StoreProfile};
 use crate::world::{Pending, World};
@@ -132,10 +132,16 @@ impl Shared {
         self.runs.note_ask(name, acquire, now_us, || self.rtt_us());
     }
 
+    /// Notes a grant by the votes of these nodes. In a run these may be a bare majority. An alarm has the others asked.
+    pub(super) fn note_grant(&self, name: &Name, id: GrantId, voters: Nodes) {
+        let alarm = |at_us, lease_ms| self.timers.due_at(at_us, Due::AskOthers { name: name.clone(), id, lease_ms });
+        self.runs.note_grant(name, &id, voters, self.now_us(), alarm);
+    }
+
     /// Notes the answer to a release. If that began a pause, an alarm ends the pause.
     pub(super) fn note_release(&self, name: &Name, id: GrantId, contention: Contention) {
         let now_us = self.now_us();
-        let alarm = |at_us| self.timers.end_pause_at(at_us, name.clone(), id);
+        let alarm = |at_us| self.timers.due_at(at_us, Due::PauseOver(name.clone(), id));
         self.runs.note_release(name, &id, contention, now_us, alarm);
     }
 

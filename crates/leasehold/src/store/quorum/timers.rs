@@ -73,6 +73,8 @@ pub(super) enum Due {
     AskAgain(GrantId, u64),
     /// The client has not come back after the pause that began with the release of this attempt.
     PauseOver(Name, GrantId),
+    /// This attempt was granted by a bare majority, and has held for long.
+    AskOthers { name: Name, id: GrantId, lease_ms: u64 },
 }
 
 impl Timers {
@@ -93,9 +95,9 @@ impl Timers {
         self.add(at_us, Action::Due(Due::AskAgain(id, alarm)));
     }
 
-    /// Has the session's link end a pause then.
-    pub(super) fn end_pause_at(self: &Arc<Self>, at_us: u64, name: Name, id: GrantId) -> Alarm {
-        self.alarm(at_us, Action::Due(Due::PauseOver(name, id)))
+    /// Has the session's link handle this event then, unless the alarm is dropped before.
+    pub(super) fn due_at(self: &Arc<Self>, at_us: u64, due: Due) -> Alarm {
+        self.alarm(at_us, Action::Due(due))
     }
 
     /// Runs the work on the caller's runtime, until the session's thread takes it over.
