@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold_spec::limits::{COUNTS_MAX, LEASE_MAX_MS};
-use leasehold_spec::{GrantId, Op, Outcome, Refusal, SessionId, Take, Token};
+use leasehold_spec::{GrantId, Kind, Op, Outcome, Refusal, SessionId, Take, Token};
 
 use crate::acquirer::Acquirer;
 use crate::error::{Error, ErrorKind, Operation, Result};
@@ -68,10 +68,12 @@ impl Latch {
     /// - Those of [`Mutex::inspect`](crate::Mutex::inspect). The latch may exist after `Unreachable`; call it again.
     pub async fn create(&self, count: u32) -> Result<()> {
         let failed = |error: Error| self.acquirer.failed(Operation::Create, error);
-        let keep_ms = self.keep.as_millis();
-        if !(1..=COUNTS_MAX).contains(&count) || keep_ms > u128::from(LEASE_MAX_MS) {
-            let message =
-                format!("a latch of {count} that is kept for {:?}: use 1 to {COUNTS_MAX}, and at most 24 h", self.keep);
+        if !(1..=COUNTS_MAX).contains(&count) {
+            let message = format!("{count} count-downs are out of range: use 1 to {COUNTS_MAX}");
+            return Err(failed(Error::invalid(message)));
+        }
+        if self.keep.as_millis() > u128::from(LEASE_MAX_MS) {
+            let message = format!("{:?} is too long to keep a latch: use at most 24 h", self.keep);
             return Err(failed(Error::invalid(message)));
         }
         self.state(count).await.map(drop).map_err(failed)
@@ -183,8 +185,14 @@ impl Latch {
         match self.acquirer.ask(Call::Latch, op).await? {
             Outcome::Counted { left, born } => Ok((left, born)),
             Outcome::Refused(Refusal::Absent) => Err(Error::absent()),
-            Outcome::Refused(Refusal::Other { kind, limit }) => {
-                let message = format!("the name is a {} with the limit {limit}", kind.word());
+            Outcome::Refused(Refusal::Other { kind, limit: known }) => {
+                let message = match kind {
+                    Kind::Latch => format!(
+                        "the latch was created with {known} count-downs, and this call is for {limit}: use one number \
+                         everywhere, or delete the latch first"
+                    ),
+                    other => format!("the name is in use as a {}: use another name", other.word()),
+                };
                 Err(Error::new(ErrorKind::Mismatch, message))
             }
             _ => Err(Error::new(ErrorKind::Unreachable, "the request was late: try again")),
