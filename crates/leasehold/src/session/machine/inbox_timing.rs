@@ -5,12 +5,11 @@ const GRANTS_TO_MOVE: u32 = 4;
 const BRISK_US: u64 = 1_000_000;
 /// If the lane has received no grant for this long, the inbox returns, because checking the lane costs more than it gains.
 const IDLE_US: u64 = 5_000_000;
-/// After the lane was found unread, the inbox stays with the thread for this long. The time doubles with each further
-/// failure.
-const PAUSE_MIN_US: u64 = 10_000_000;
-const PAUSE_MAX_US: u64 = 640_000_000;
-/// After this many times the next pause without an unread lane, the next pause is the shortest one again.
-const FORGIVEN: u64 = 10;
+/// After the lane has failed, the inbox stays with the thread for this long. The time doubles with each further failure.
+const STAY_MIN_US: u64 = 10_000_000;
+const STAY_MAX_US: u64 = 640_000_000;
+/// If the lane does not fail for this many times the next stay, that stay is the shortest one again.
+const FORGIVEN_AFTER_STAYS: u64 = 10;
 
 /// How quickly grants come by messages.
 #[derive(Default)]
@@ -56,13 +55,13 @@ impl Brisk {
 pub(super) struct StayHome {
     /// `u64::MAX`: for good.
     until_us: u64,
-    /// The length of the next pause after a failure.
+    /// The length of the next stay after a failure.
     next_us: u64,
 }
 
 impl StayHome {
     pub(super) fn new() -> Self {
-        Self { until_us: 0, next_us: PAUSE_MIN_US }
+        Self { until_us: 0, next_us: STAY_MIN_US }
     }
 
     pub(super) fn is_over(&self, now_us: u64) -> bool {
@@ -71,16 +70,16 @@ impl StayHome {
 
     /// Begins a pause after the lane has failed. The pause after the next failure is longer, unless that comes much later.
     pub(super) fn after_failure(&mut self, now_us: u64) {
-        if now_us > self.until_us.saturating_add(FORGIVEN * self.next_us) {
-            self.next_us = PAUSE_MIN_US;
+        if now_us > self.until_us.saturating_add(FORGIVEN_AFTER_STAYS * self.next_us) {
+            self.next_us = STAY_MIN_US;
         }
         self.until_us = self.until_us.max(now_us + self.next_us);
-        self.next_us = (self.next_us * 2).min(PAUSE_MAX_US);
+        self.next_us = (self.next_us * 2).min(STAY_MAX_US);
     }
 
     /// Begins the shortest pause: somebody needs the inbox with the thread, and the lane has not failed.
     pub(super) fn shortly(&mut self, now_us: u64) {
-        self.until_us = self.until_us.max(now_us + PAUSE_MIN_US);
+        self.until_us = self.until_us.max(now_us + STAY_MIN_US);
     }
 
     pub(super) fn for_good(&mut self) {
@@ -127,19 +126,19 @@ mod tests {
             now_us += pause_us;
             assert!(!stay.is_over(now_us - 1) && stay.is_over(now_us));
         }
-        now_us += FORGIVEN * PAUSE_MAX_US + 1;
+        now_us += FORGIVEN_AFTER_STAYS * STAY_MAX_US + 1;
         stay.after_failure(now_us);
-        assert!(stay.is_over(now_us + PAUSE_MIN_US), "the failures before are long ago");
+        assert!(stay.is_over(now_us + STAY_MIN_US), "the failures before are long ago");
     }
 
     #[test]
     fn a_short_stay_does_not_end_a_longer_one() {
         let mut stay = StayHome::new();
         stay.shortly(0);
-        assert!(!stay.is_over(PAUSE_MIN_US - 1) && stay.is_over(PAUSE_MIN_US));
+        assert!(!stay.is_over(STAY_MIN_US - 1) && stay.is_over(STAY_MIN_US));
         stay.for_good();
-        stay.shortly(PAUSE_MIN_US);
-        stay.after_failure(PAUSE_MIN_US);
+        stay.shortly(STAY_MIN_US);
+        stay.after_failure(STAY_MIN_US);
         assert!(!stay.is_over(u64::MAX - 1));
     }
 }
