@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Leasehold, Released};
 use leasehold_spec::Token;
+use leasehold_spec::limits::RUN_MAX_US;
 use leasehold_spec::node::Record;
 use leasehold_testkit::voters::{Mood, Voters};
 use tokio::task::{JoinHandle, yield_now};
@@ -14,6 +15,10 @@ use tokio::time::sleep;
 use crate::played::{client, granted, voters};
 
 const LONG: Duration = Duration::from_secs(20);
+/// The lease of the clients.
+const LEASE: Duration = Duration::from_secs(5);
+/// The longest time of a run.
+const RUN: Duration = Duration::from_micros(RUN_MAX_US);
 /// The ways to lose a node.
 const LOST: [Mood; 3] = [Mood::Dead, Mood::Stopped, Mood::Mute];
 /// The time after which waiters ask by themselves if nobody has ended a pause.
@@ -139,8 +144,8 @@ fn is_paused(voters: &Voters) -> bool {
     voters.nodes.iter().filter(|node| is_paused(&node.record("a"))).count() > voters.nodes.len() / 2
 }
 
-/// Client A has released the lock and has asked for it again at once. When it holds again, it does `work`, and client C
-/// waits. Returns the work, and the time at which C has held.
+/// Client A has released the lock, B holds it, and A has asked for it again at once. B releases it. When A holds again, it does
+/// `work`, and client C waits. Returns the work, and the time at which C has held.
 async fn come_back<Work>(
     voters: &Arc<Voters>,
     work: impl FnOnce(Leasehold, Guard) -> Work + Send + 'static,
@@ -193,8 +198,12 @@ async fn abandoned_pause() -> Option<Duration> {
     has_paused.then(|| held.saturating_duration_since(released))
 }
 
-/// Repeats this until it takes much less than the time after which waiters ask by themselves.
-async fn is_soon<T: Future<Output = Option<Duration>>>(what: &str, act: impl Fn() -> T) {
+/// Repeats `act` until it takes less than half of [`NOTICE`].
+///
+/// # Panics
+///
+/// After 20 times.
+async fn assert_soon<T: Future<Output = Option<Duration>>>(what: &str, act: impl Fn() -> T) {
     let mut least = Duration::MAX;
     for _ in 0..20 {
         if let Some(within) = act().await {
@@ -210,7 +219,7 @@ async fn is_soon<T: Future<Output = Option<Duration>>>(what: &str, act: impl Fn(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_does_not_come_back_has_the_next_one_called() {
-    is_soon("C held after the pause began", abandoned_pause).await;
+    assert_soon("C held after the pause began", abandoned_pause).await;
 }
 
 /// When a node is lost.
@@ -220,8 +229,9 @@ enum During {
     Pause,
 }
 
-/// Client A is in a run, and holds by a bare majority. A node of this majority is lost. Returns the time until the next
-/// client held: A, or C if A released the lock at the end. `None`: the machine was too slow for a run.
+/// Client A is in a run, and holds by a bare majority. A node of this majority is lost. Returns the time from then until the
+/// next grant: to A if the node is lost in its pause, to C if it is lost while A holds. `None`: the machine was too slow for a
+/// run.
 async fn lost_voter(during: During, mood: Mood) -> Option<Duration> {
     let voters = Arc::new(voters(3));
     let nodes = voters.nodes.clone();
@@ -274,22 +284,54 @@ async fn long_hold() -> Option<Duration> {
     by_majority.then_some(within)
 }
 
-/// Otherwise the next renewal would ask them, in vain if another client has asked them meanwhile.
+/// If the client did not ask them, its next renewal would, in vain if they have voted for another client meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_holds_for_long_in_a_run_gets_the_votes_of_all_nodes() {
-    is_soon("all nodes have voted after the grant", long_hold).await;
+    assert_soon("all nodes have voted after the grant", long_hold).await;
+}
+
+/// Client A holds for long in a run, and asks a node that stands still. A has released the lock when the node goes on.
+/// Returns whether A held by a bare majority.
+async fn late_vote() -> bool {
+    let voters = Arc::new(voters(3));
+    let nodes = voters.nodes.clone();
+    let (returning, third) = come_back(&voters, async move |client: Leasehold, guard: Guard| {
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let guard = client.mutex("a").lock().await.unwrap();
+        let others: Vec<_> = nodes.iter().filter(|node| node.record("a").grant.is_none()).collect();
+        others.iter().for_each(|node| node.be(Mood::Stopped));
+        sleep(2 * RUN).await;
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        others.iter().for_each(|node| node.be(Mood::Answers));
+        (client, others.len() == 1)
+    })
+    .await;
+    let (_a, by_majority) = tokio::time::timeout(LONG, returning).await.expect("A is served").unwrap();
+    tokio::time::timeout(LONG, third).await.expect("C is served").unwrap();
+    leasehold_testkit::wait_until("no vote stays", LEASE / 2, || granted(&voters, "a") == 0);
+    by_majority
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vote_that_comes_after_a_long_hold_in_a_run_goes_back() {
+    for _ in 0..20 {
+        if late_vote().await {
+            return;
+        }
+    }
+    panic!("the machine is too slow for a run");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_comes_back_to_a_lost_node_asks_all_nodes() {
     for mood in LOST {
-        is_soon(&format!("{mood:?}: A held again"), || lost_voter(During::Pause, mood)).await;
+        assert_soon(&format!("{mood:?}: A held again"), || lost_voter(During::Pause, mood)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_at_a_lost_node_becomes_a_release_at_all_nodes() {
     for mood in LOST {
-        is_soon(&format!("{mood:?}: C held"), || lost_voter(During::Hold, mood)).await;
+        assert_soon(&format!("{mood:?}: C held"), || lost_voter(During::Hold, mood)).await;
     }
 }

@@ -20,7 +20,7 @@ use leasehold_spec::{Acquire, Answer, GrantId, Joined, Name, Outcome, Patience, 
 
 use super::attempts::{Held, Nodes, Series, Win};
 use super::collect::{self, Question, answer};
-use super::give_back::{self, LostRound};
+use super::give_back::{self, Asks, LostRound};
 use super::links::Links;
 use super::schedule::{BACKOFF_MIN_US, backoff_us, schedule};
 use super::tally::{Refusal, RoundResult, Tally};
@@ -178,12 +178,12 @@ pub(super) fn ask_others(links: &Arc<Links>, name: &Name, id: GrantId, lease_ms:
     let Some((Held { token, range, label }, voters)) = held else { return };
     hit(Mark::OthersAsked);
     let ask = Ask { id, token, range, lease_ms, not_after_us: 0, wait: None, label };
-    let Question { fan, .. } = ask_nodes(links, name, &ask, voters.others(), now_us);
+    let Question { fan, .. } = ask_nodes(links, name, &ask, (voters.others(), Asks::WhileHeld), now_us);
     collect::send(links, fan);
 }
 
 /// Asks these nodes for their votes. A node refuses a request that is later than a round may take.
-fn ask_nodes(links: &Arc<Links>, name: &Name, ask: &Ask, nodes: Nodes, now_us: u64) -> Question {
+fn ask_nodes(links: &Arc<Links>, name: &Name, ask: &Ask, (nodes, asks): (Nodes, Asks), now_us: u64) -> Question {
     let (id, token, shared) = (ask.id, ask.token, &links.shared);
     let until_us = now_us + shared.timeout_us(ask.lease_ms);
     // If the node's clock is unknown, the node refuses the request as late. The refusal contains the time.
@@ -193,7 +193,7 @@ fn ask_nodes(links: &Arc<Links>, name: &Name, ask: &Ask, nodes: Nodes, now_us: u
         }
         let not_after_us = shared.members[node].time_at(until_us, now_us).unwrap_or(0);
         let asking = collect::ask(links, node, name, &Request::Ask(Ask { not_after_us, ..ask.clone() }))?;
-        Some(give_back::return_if_over(links, node, name, (id, token), asking))
+        Some(give_back::return_if_over(links, node, name, (id, token, asks), asking))
     });
     shared.attempts().note_asked(&id, question.fan.nodes());
     question
@@ -305,7 +305,7 @@ impl Rounds<'_> {
         let Self { links, name, acquire, wait } = *self;
         let Acquire { id, range, lease_ms, .. } = *acquire;
         let ask = Ask { id, token, range, lease_ms, not_after_us: 0, wait, label: acquire.label.to_string() };
-        ask_nodes(links, name, &ask, nodes, now_us)
+        ask_nodes(links, name, &ask, (nodes, Asks::InRound), now_us)
     }
 
     /// Cleans up if no further round may begin.

@@ -83,7 +83,7 @@ async fn connect(links: &Arc<Links>, node: usize) -> Result<(), Error> {
     let (shared, member) = (&links.shared, &links.shared.members[node]);
     let mut opened = Opened(Some(member.node.open(shared.charter).await?));
     let Some(link) = opened.0.clone() else { return Ok(()) };
-    if let Err(other) = shared.note_run(node, link.run_id()) {
+    if let Err(other) = shared.note_run_id(node, link.run_id()) {
         let message = format!(
             "the nodes {} and {} of the quorum are the same server: name each server once",
             shared.members[other].node.at(),

@@ -124,20 +124,39 @@ impl LostRound {
     }
 }
 
-/// Returns a vote that arrives after the end of its attempt. The release may have overtaken the request on another
+/// Why an attempt asks a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asks {
+    /// For a round. If the attempt is over, the round gives its votes back.
+    InRound,
+    /// For a lease that it holds already.
+    WhileHeld,
+}
+
+/// Gives a vote back that arrives after the end of its attempt. The release may have overtaken the request on another
 /// connection. Then this is the only code that gives the vote back: otherwise the node would block others for a lease.
+///
+/// While the attempt holds, its release may overtake the request on the same connection as well, and nobody else notices that a
+/// reply was lost. So everything except a refusal may be a vote.
 pub(super) fn return_if_over(
     links: &Arc<Links>,
     node: usize,
     name: &Name,
-    (id, token): (GrantId, Token),
+    (id, token, asks): (GrantId, Token, Asks),
     asking: Pending<Ballot>,
 ) -> Pending<Ballot> {
     let (links, name) = (Arc::clone(links), name.clone());
     Box::pin(async move {
         let ballot = asking.await;
-        let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
-        if is_mine && !links.shared.attempts().is_live(&id) && !links.has_released(&id) {
+        let said = match &ballot {
+            Ballot::Cast { vote, .. } => Some(&vote.said),
+            _ => None,
+        };
+        let may_be_vote = match asks {
+            Asks::InRound => matches!(said, Some(Said::Granted { .. })) && !links.has_released(&id),
+            Asks::WhileHeld => said.is_none_or(|said| matches!(said, Said::Granted { .. })),
+        };
+        if may_be_vote && !links.shared.attempts().is_live(&id) {
             hit(Mark::VotedGone);
             at_node(&links, node, &name, id, token);
         }

@@ -55,7 +55,7 @@ impl Member {
     }
 
     /// Notes the run ID of a new connection. Times of two runs are never compared.
-    pub(super) fn note_run(&self, run_id: &str) {
+    pub(super) fn note_run_id(&self, run_id: &str) {
         let mut known = self.known();
         if known.run_id != run_id {
             known.was_used |= !known.run_id.is_empty();

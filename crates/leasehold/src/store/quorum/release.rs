@@ -40,8 +40,8 @@ pub(super) async fn release(
             None => {
                 links.shared.runs.end_pause(&name, &id);
                 let (_, tally) = ask_all(&links, &debt, Nodes::ALL).await?;
-                // The pause may have been carried out, and another client may have held since. Then the nodes know nothing
-                // of this attempt any more, and that proves nothing (P3).
+                // The nodes may have carried out the pause, and another client may have held since. So an answer that they
+                // know nothing of this attempt does not prove that the lease was lost (P3).
                 (Was::Granted, tally)
             }
         },
@@ -93,7 +93,7 @@ fn end_attempt(links: &Links, id: GrantId) -> Nodes {
     asked
 }
 
-/// Gives the votes back in a pause, at the nodes that the attempt asked: after the first pause of a run, a bare majority.
+/// Gives the votes back in a pause, at the nodes that the attempt asked: in a run this may be a bare majority.
 /// `None`: no majority has replied in time, so all nodes must give the votes back, and call.
 async fn try_pause(links: &Arc<Links>, debt: &Debt, asked: Nodes, pause: Pause) -> Option<(Was, Tally)> {
     let until_us = links.now_us() + links.shared.bare_majority_timeout_us(u64::MAX);

@@ -2,7 +2,7 @@
 //!
 //! A hand-over to another client takes two rounds, and wakes it twice. A client that comes back takes one round, and no
 //! client is woken. So in relaxed order a client that comes back is served again, within the bounds of a local run (P20):
-//! once others wait, [`RUN_PASSES`] times more, and for [`run_us`] more. The steps:
+//! at most [`RUN_PASSES`] times and for at most [`run_us`] while others wait. The steps:
 //!
 //! 1. A client has released the lock, others waited, and it has asked for the lock again at once. So it will probably do
 //!    that again after its next release.
@@ -38,7 +38,8 @@ const BACK_US: u64 = 200;
 const PAUSE_US: u64 = 1_000;
 /// The most names with a run. More names have no runs until others are over.
 const NAMES: usize = 4_096;
-/// A run of which nothing happens for this long is forgotten if there are too many.
+/// A run of which nothing happens for this long is forgotten if there are too many. A pause without an answer is given up
+/// after this time.
 const IDLE_US: u64 = 1_000_000;
 
 /// A release that calls nobody.
@@ -73,16 +74,16 @@ struct Bounds {
 
 #[derive(Default)]
 enum State {
-    /// A pause is over, or the client has asked again, and not at once.
+    /// No run goes on: a pause has ended, the client came back late, or its release has no answer yet.
     #[default]
     Idle,
     /// The client has released the lock, and has not asked for it again.
     Released { at_us: u64 },
     /// The release of this attempt began a pause. The client has not asked again.
     Paused { id: GrantId, answered: Option<Answered> },
-    /// This attempt came back at once after the last release. If it was granted by a bare majority, the alarm has the other
-    /// nodes asked.
-    Back { id: GrantId, lease_us: u64, others: Option<Alarm> },
+    /// This attempt came back at once after the last release. If it was granted by a bare majority, the client asks the
+    /// other nodes when the alarm rings.
+    Back { id: GrantId, lease_ms: u64, others: Option<Alarm> },
 }
 
 /// The answer to the release that began a pause. Before the answer, a second release could overtake the pause, and the
@@ -108,6 +109,10 @@ impl Run {
         matches!(&self.state, State::Paused { id: paused, .. } if paused == id)
     }
 
+    fn is_back_or_paused(&self) -> bool {
+        matches!(self.state, State::Back { .. } | State::Paused { .. })
+    }
+
     /// Ends the pause and the run, and returns the attempt whose release began the pause.
     fn end_pause(&mut self) -> Option<GrantId> {
         let State::Paused { id, .. } = self.state else { return None };
@@ -117,7 +122,7 @@ impl Run {
 }
 
 impl Runs {
-    /// Notes that an attempt asks, which ends a pause. `rtt_us` returns a round trip to a majority.
+    /// Notes that an attempt asks. This ends a pause whose release was answered. `rtt_us` returns a round trip to a majority.
     pub(super) fn note_ask(&self, name: &Name, acquire: &Acquire, now_us: u64, rtt_us: impl FnOnce() -> u64) {
         let mut runs = self.runs();
         let Some(run) = runs.get_mut(name) else { return };
@@ -126,7 +131,7 @@ impl Runs {
             State::Paused { answered: Some(answered), .. } => answered.at_us,
             // This attempt may overtake the pause, lose, and wait. So the pause ends after its answer.
             State::Paused { answered: None, .. } if run.noted_us + IDLE_US > now_us => return,
-            // The runtime of the release has ended.
+            // The runtime of the release has probably ended.
             State::Paused { answered: None, .. } => 0,
             State::Idle | State::Back { .. } => return,
         };
@@ -135,14 +140,14 @@ impl Runs {
         let may_run =
             acquire.range > 1 && !matches!(&acquire.patience, Patience::Queue(place) if place.order == Order::Strict);
         if may_run && now_us <= released_us + rtt_us().max(BACK_US) {
-            run.state = State::Back { id: acquire.id, lease_us: acquire.lease_ms * 1000, others: None };
+            run.state = State::Back { id: acquire.id, lease_ms: acquire.lease_ms, others: None };
         } else {
             (run.state, run.bounds) = (State::Idle, Bounds::default());
         }
     }
 
-    /// Notes a grant. The time of a run counts from its first grant. `alarm` returns an alarm that has the nodes without a
-    /// vote asked at that time, for a lease of so many milliseconds.
+    /// Notes a grant. The time of a run counts from its first grant. `alarm(at_us, lease_ms)` returns an alarm. When it
+    /// rings, the client asks the nodes that have not voted.
     pub(super) fn note_grant(
         &self,
         name: &Name,
@@ -155,11 +160,11 @@ impl Runs {
         let Some(run) = runs.get_mut(name).filter(|run| run.is_back(id)) else { return };
         run.bounds.began_us.get_or_insert(now_us);
         run.last_voters = voters;
-        if let State::Back { lease_us, others, .. } = &mut run.state
+        if let State::Back { lease_ms, others, .. } = &mut run.state
             && run.bounds.passes > 0
             && !is_on(Mutant::QKeepsBareMajority)
         {
-            *others = Some(alarm(now_us + run_us(*lease_us), *lease_us / 1000));
+            *others = Some(alarm(now_us + run_us(*lease_ms * 1000), *lease_ms));
         }
     }
 
@@ -174,13 +179,14 @@ impl Runs {
     pub(super) fn begin_release(&self, name: &Name, id: GrantId, was_passed: bool, now_us: u64) -> Option<Pause> {
         let mut runs = self.runs();
         let run = runs.get_mut(name)?;
-        let State::Back { id: back, lease_us, .. } = run.state else { return None };
+        let State::Back { id: back, lease_ms, .. } = run.state else { return None };
         run.state = State::Idle;
         if back != id {
+            run.bounds = Bounds::default();
             return None;
         }
         run.noted_us = now_us;
-        if was_passed || run.bounds.is_over(lease_us, now_us) && !is_on(Mutant::QRunsOn) {
+        if was_passed || run.bounds.is_over(lease_ms * 1000, now_us) && !is_on(Mutant::QRunsOn) {
             hit(Mark::QuorumRunOver);
             run.bounds = Bounds::default();
             return None;
@@ -203,8 +209,8 @@ impl Runs {
     ) {
         let mut runs = self.runs();
         if contention == Contention::None {
-            // An earlier release may end late: the pause of a later one stays.
-            if runs.get(name).is_some_and(|run| !matches!(run.state, State::Paused { .. }) || run.is_paused_by(id)) {
+            // An earlier release may end late: what came after it stays.
+            if runs.get(name).is_some_and(|run| !run.is_back_or_paused() || run.is_paused_by(id)) {
                 runs.remove(name);
             }
             return;

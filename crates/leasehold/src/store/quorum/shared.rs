@@ -132,7 +132,8 @@ impl Shared {
         self.runs.note_ask(name, acquire, now_us, || self.rtt_us());
     }
 
-    /// Notes a grant by the votes of these nodes. In a run these may be a bare majority. An alarm has the others asked.
+    /// Notes a grant by the votes of these nodes. In a run these may be a bare majority, so an
+    /// alarm makes the client ask the others.
     pub(super) fn note_grant(&self, name: &Name, id: GrantId, voters: Nodes) {
         let alarm = |at_us, lease_ms| self.timers.due_at(at_us, Due::AskOthers { name: name.clone(), id, lease_ms });
         self.runs.note_grant(name, &id, voters, self.now_us(), alarm);
@@ -163,13 +164,13 @@ impl Shared {
     }
 
     /// Notes the run ID of a node. If another node has the same, the two are one server, and this returns the other node.
-    pub(super) fn note_run(&self, node: usize, run_id: &str) -> Result<(), usize> {
+    pub(super) fn note_run_id(&self, node: usize, run_id: &str) -> Result<(), usize> {
         // Without the lock, two connections at the same time would not see each other's run ID.
         let _one_at_a_time = self.attempts();
         match (0..self.nodes()).find(|&other| other != node && self.members[other].run_id() == run_id) {
             Some(other) => Err(other),
             None => {
-                self.members[node].note_run(run_id);
+                self.members[node].note_run_id(run_id);
                 Ok(())
             }
         }

@@ -1,4 +1,4 @@
-//! Deadlines of rounds, and work that no caller waits for: late answers, and votes that go back.
+//! Deadlines of rounds, alarms, and work that no caller waits for: late answers, and votes that go back.
 //!
 //! The session's thread keeps the time: a caller's runtime may have no timer, and may stand still. Work begins on the
 //! caller's runtime. A request that is dropped before it is written is never sent, and a runtime that stands still gives no
@@ -20,9 +20,9 @@ use tokio::sync::{Notify, oneshot};
 use crate::world::{Pending, World};
 
 /// The longest sleep: the clock runs while the machine sleeps, and timers do not.
-const TICK_US: u64 = 250_000;
+const SLEEP_MAX_US: u64 = 250_000;
 /// The shortest sleep that a timer supports.
-const PAUSE_US: u64 = 1_000;
+const SLEEP_MIN_US: u64 = 1_000;
 /// The time after which the session's thread takes over the work of a caller's runtime.
 const TAKE_OVER_US: u64 = 250_000;
 
@@ -67,7 +67,7 @@ enum Action {
     TakeOver(Weak<Work>),
 }
 
-/// An event at a time.
+/// An event that the session's link handles when its alarm rings.
 pub(super) enum Due {
     /// An attempt asks again, unless the attempt has a later alarm than the one with this number.
     AskAgain(GrantId, u64),
@@ -176,7 +176,7 @@ impl Timers {
         let later = state.alarms.split_off(&(now_us + 1, 0));
         let due = std::mem::replace(&mut state.alarms, later);
         let next_us = state.alarms.first_key_value().map_or(u64::MAX, |((at_us, _), _)| *at_us);
-        let sleep_us = next_us.saturating_sub(now_us).clamp(PAUSE_US, TICK_US);
+        let sleep_us = next_us.saturating_sub(now_us).clamp(SLEEP_MIN_US, SLEEP_MAX_US);
         state.planned_us = now_us + sleep_us;
         drop(state);
         for action in due.into_values() {
@@ -198,7 +198,7 @@ impl Timers {
                 self.state().adopted.push(work);
             }
             // Its runtime polls it at this moment.
-            None => drop(self.add(now_us + TICK_US, Action::TakeOver(Arc::downgrade(&work)))),
+            None => drop(self.add(now_us + SLEEP_MAX_US, Action::TakeOver(Arc::downgrade(&work)))),
         }
     }
 
