@@ -144,8 +144,8 @@ fn is_paused(voters: &Voters) -> bool {
     voters.nodes.iter().filter(|node| is_paused(&node.record("a"))).count() > voters.nodes.len() / 2
 }
 
-/// Client A has released the lock, B holds it, and A has asked for it again at once. B releases it. When A holds again, it does
-/// `work`, and client C waits. Returns the work, and the time at which C has held.
+/// Client A has released the lock, B holds it, and A has asked for it again at once. B releases it. When A holds again, it
+/// does `work`, and client C waits. Returns the work, and the time at which C has held.
 async fn come_back<Work>(
     voters: &Arc<Voters>,
     work: impl FnOnce(Leasehold, Guard) -> Work + Send + 'static,
@@ -229,9 +229,9 @@ enum During {
     Pause,
 }
 
-/// Client A is in a run, and holds by a bare majority. A node of this majority is lost. Returns the time from then until the
-/// next grant: to A if the node is lost in its pause, to C if it is lost while A holds. `None`: the machine was too slow for a
-/// run.
+/// Client A is in a run, and holds by a bare majority. A node of this majority is lost. Returns the time from then until
+/// the next grant: to A if the node is lost in its pause, to C if it is lost while A holds. `None`: the machine was too
+/// slow for a run.
 async fn lost_voter(during: During, mood: Mood) -> Option<Duration> {
     let voters = Arc::new(voters(3));
     let nodes = voters.nodes.clone();

@@ -136,8 +136,8 @@ pub(super) enum Asks {
 /// Gives a vote back that arrives after the end of its attempt. The release may have overtaken the request on another
 /// connection. Then this is the only code that gives the vote back: otherwise the node would block others for a lease.
 ///
-/// While the attempt holds, its release may overtake the request on the same connection as well, and nobody else notices that a
-/// reply was lost. So everything except a refusal may be a vote.
+/// While the attempt holds, its release may overtake the request on the same connection as well, and nobody else notices
+/// that a reply was lost. So everything except a refusal may be a vote.
 pub(super) fn return_if_over(
     links: &Arc<Links>,
     node: usize,

@@ -122,7 +122,8 @@ impl Run {
 }
 
 impl Runs {
-    /// Notes that an attempt asks. This ends a pause whose release was answered. `rtt_us` returns a round trip to a majority.
+    /// Notes that an attempt asks. This ends a pause whose release was answered. `rtt_us` returns the round-trip time to a
+    /// majority.
     pub(super) fn note_ask(&self, name: &Name, acquire: &Acquire, now_us: u64, rtt_us: impl FnOnce() -> u64) {
         let mut runs = self.runs();
         let Some(run) = runs.get_mut(name) else { return };
