@@ -27,6 +27,24 @@ pub(crate) enum Silent {
     Names,
 }
 
+/// The requests about one name that wait to be sent.
+#[derive(Clone, Copy)]
+enum Hesitates {
+    Never,
+    ToAsk,
+    Always,
+}
+
+impl Hesitates {
+    fn delays(self, request: &Request) -> bool {
+        match self {
+            Self::Never => false,
+            Self::ToAsk => matches!(request, Request::Ask(_)),
+            Self::Always => true,
+        }
+    }
+}
+
 /// Returns an answer in place of the node's answer. `None`: the node answers.
 type Says = dyn Fn(&Request) -> Option<NoVote> + Send + Sync;
 
@@ -35,7 +53,7 @@ pub(crate) struct Shy {
     node: Arc<dyn Node>,
     silent: Mutex<Silent>,
     says: Mutex<Arc<Says>>,
-    hesitates: watch::Sender<bool>,
+    hesitates: watch::Sender<Hesitates>,
     /// While this says `false`, nobody reads the answers to later requests.
     withheld: Mutex<Option<watch::Receiver<bool>>>,
     breaks: AtomicBool,
@@ -56,7 +74,8 @@ impl Shy {
         let shy = |node| {
             let [tried, opened, closed] = [const { AtomicUsize::new(0) }; 3];
             let says: Arc<Says> = Arc::new(|_| None);
-            let (silent, says, hesitates) = (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(false));
+            let (silent, says, hesitates) =
+                (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(Hesitates::Never));
             let (breaks, withheld) = (AtomicBool::new(false), Mutex::default());
             Arc::new(Self { node, silent, says, hesitates, withheld, breaks, tried, opened, closed })
         };
@@ -78,7 +97,12 @@ impl Shy {
     /// While the node hesitates, requests about one name wait to be sent. A request that is dropped meanwhile is not sent,
     /// as with a client that writes later.
     pub(crate) fn hesitate(&self, hesitates: bool) {
-        self.hesitates.send_replace(hesitates);
+        self.hesitates.send_replace(if hesitates { Hesitates::Always } else { Hesitates::Never });
+    }
+
+    /// The same for requests for a vote.
+    pub(crate) fn hesitate_to_ask(&self) {
+        self.hesitates.send_replace(Hesitates::ToAsk);
     }
 
     /// Carries later requests out, and leaves their answers unread until `until` says `true`, as if the caller's runtime
@@ -178,11 +202,11 @@ impl NodeLink for ShyLink {
         let says = Arc::clone(&self.shy.says.lock().unwrap());
         match says(request) {
             Some(no_vote) => Box::pin(std::future::ready(Err(no_vote))),
-            None if *self.shy.hesitates.borrow() => {
+            None if self.shy.hesitates.borrow().delays(request) => {
                 let (link, name, request) = (Arc::clone(&self.link), name.clone(), request.clone());
                 let mut hesitates = self.shy.hesitates.subscribe();
                 Box::pin(async move {
-                    hesitates.wait_for(|hesitates| !hesitates).await.unwrap();
+                    hesitates.wait_for(|hesitates| !hesitates.delays(&request)).await.unwrap();
                     link.ask(&name, &request).await
                 })
             }
