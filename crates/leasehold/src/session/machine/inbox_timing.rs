@@ -68,7 +68,7 @@ impl StayHome {
         now_us >= self.until_us
     }
 
-    /// Begins a pause after the lane has failed. The pause after the next failure is longer, unless that comes much later.
+    /// Begins a stay after the lane has failed. The stay after the next failure is longer, unless that comes much later.
     pub(super) fn after_failure(&mut self, now_us: u64) {
         if now_us > self.until_us.saturating_add(FORGIVEN_AFTER_STAYS * self.next_us) {
             self.next_us = STAY_MIN_US;
@@ -77,7 +77,7 @@ impl StayHome {
         self.next_us = (self.next_us * 2).min(STAY_MAX_US);
     }
 
-    /// Begins the shortest pause: somebody needs the inbox with the thread, and the lane has not failed.
+    /// Begins the shortest stay: somebody needs the inbox with the thread, and the lane has not failed.
     pub(super) fn shortly(&mut self, now_us: u64) {
         self.until_us = self.until_us.max(now_us + STAY_MIN_US);
     }
