@@ -176,6 +176,10 @@ pub(super) fn ask_others(links: &Arc<Links>, name: &Name, id: GrantId, lease_ms:
         attempts.held(&id).map(|held| (held.clone(), attempts.voters(&id, held.token, now_us)))
     };
     let Some((Held { token, range, label }, voters)) = held else { return };
+    // If the process stood still meanwhile, the lease may be over.
+    if voters.count() < links.shared.majority() {
+        return;
+    }
     hit(Mark::OthersAsked);
     let ask = Ask { id, token, range, lease_ms, not_after_us: 0, wait: None, label };
     let Question { fan, .. } = ask_nodes(links, name, &ask, (voters.others(), Asks::WhileHeld), now_us);

@@ -56,6 +56,10 @@ impl Nodes {
         self.0 & 1 << node != 0
     }
 
+    pub(super) fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
     /// Returns all other nodes.
     pub(super) fn others(self) -> Self {
         Self(!self.0)
