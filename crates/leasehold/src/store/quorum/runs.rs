@@ -79,19 +79,13 @@ enum State {
     Idle,
     /// The client has released the lock, and has not asked for it again.
     Released { at_us: u64 },
-    /// The release of this attempt began a pause. The client has not asked again.
-    Paused { id: GrantId, answered: Option<Answered> },
+    /// The release of this attempt began a pause. `since_us`: when it began, and then when it was answered. The alarm ends
+    /// the pause. Before the answer, a second release could overtake the pause, and the answer to it would be that nothing
+    /// was held. So no alarm is set until then.
+    Paused { id: GrantId, since_us: u64, alarm: Option<Alarm> },
     /// This attempt came back at once after the last release. If it was granted by a bare majority, the client asks the
     /// other nodes when the alarm rings.
     Back { id: GrantId, lease_ms: u64, others: Option<Alarm> },
-}
-
-/// The answer to the release that began a pause. Before the answer, a second release could overtake the pause, and the
-/// answer to it would be that nothing was held. So no alarm is set until then.
-struct Answered {
-    at_us: u64,
-    /// Ends the pause, unless it is dropped before.
-    _alarm: Alarm,
 }
 
 impl Bounds {
@@ -129,11 +123,10 @@ impl Runs {
         let Some(run) = runs.get_mut(name) else { return };
         let released_us = match &run.state {
             State::Released { at_us } => *at_us,
-            State::Paused { answered: Some(answered), .. } => answered.at_us,
             // This attempt may overtake the pause, lose, and wait. So the pause ends after its answer.
-            State::Paused { answered: None, .. } if run.noted_us + IDLE_US > now_us => return,
-            // The runtime of the release has probably ended.
-            State::Paused { answered: None, .. } => 0,
+            State::Paused { alarm: None, since_us, .. } if since_us + IDLE_US > now_us => return,
+            // Without an answer until now, the runtime of the release has probably ended.
+            State::Paused { since_us, .. } => *since_us,
             State::Idle | State::Back { .. } => return,
         };
         run.noted_us = now_us;
@@ -195,7 +188,7 @@ impl Runs {
         hit(Mark::Paused);
         let notice_ms = if run.bounds.passes == 0 { NOTICE_MS } else { 0 };
         run.bounds.passes += 1;
-        run.state = State::Paused { id, answered: None };
+        run.state = State::Paused { id, since_us: now_us, alarm: None };
         Some(Pause { notice_ms })
     }
 
@@ -225,8 +218,8 @@ impl Runs {
         let run = runs.entry(name.clone()).or_default();
         run.noted_us = now_us;
         match &mut run.state {
-            State::Paused { id: paused, answered } if paused == id => {
-                *answered = Some(Answered { at_us: now_us, _alarm: alarm(now_us + PAUSE_US) });
+            State::Paused { id: paused, since_us, alarm: ends } if paused == id => {
+                (*since_us, *ends) = (now_us, Some(alarm(now_us + PAUSE_US)));
             }
             // An earlier release ends late.
             State::Paused { .. } | State::Back { .. } => {}

@@ -132,8 +132,8 @@ impl Shared {
         self.runs.note_ask(name, acquire, now_us, || self.rtt_us());
     }
 
-    /// Notes a grant by the votes of these nodes. In a run these may be a bare majority, so an
-    /// alarm makes the client ask the others.
+    /// Notes a grant by the votes of these nodes. In a run these may be a bare majority. Then an alarm makes the client ask
+    /// the others.
     pub(super) fn note_grant(&self, name: &Name, id: GrantId, voters: Nodes) {
         let alarm = |at_us, lease_ms| self.timers.due_at(at_us, Due::AskOthers { name: name.clone(), id, lease_ms });
         self.runs.note_grant(name, &id, voters, self.now_us(), alarm);

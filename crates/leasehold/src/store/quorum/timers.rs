@@ -95,7 +95,7 @@ impl Timers {
         self.add(at_us, Action::Due(Due::AskAgain(id, alarm)));
     }
 
-    /// Has the session's link handle this event then, unless the alarm is dropped before.
+    /// The session's link handles this event at that time, unless the alarm is dropped before.
     pub(super) fn due_at(self: &Arc<Self>, at_us: u64, due: Due) -> Alarm {
         self.alarm(at_us, Action::Due(due))
     }
