@@ -105,6 +105,11 @@ impl Shy {
         self.hesitates.send_replace(Hesitates::ToAsk);
     }
 
+    /// Returns whether a request waits to be sent.
+    pub(crate) fn delays(&self) -> bool {
+        self.hesitates.receiver_count() > 0
+    }
+
     /// Carries later requests out, and leaves their answers unread until `until` says `true`, as if the caller's runtime
     /// stood still. `None`: answers are read at once.
     pub(crate) fn withhold(&self, until: Option<watch::Receiver<bool>>) {
