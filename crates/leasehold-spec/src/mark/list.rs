@@ -334,6 +334,8 @@ marks! {
     TurnByAlarm,
     /// Quorum: a node called an attempt that is over.
     CalledGone,
+    /// Quorum: a release was in flight, and another request of the client that gives the same vote back waited for it.
+    ReturnDeferred,
     /// Quorum: a majority called while a round was in flight.
     CalledInRound,
     /// Quorum: a release called nobody, because the client is expected to come back at once.

@@ -394,4 +394,6 @@ pub enum Mutant {
     QPausesForEver,
     /// Quorum: a long lease that was granted in a run keeps a bare majority.
     QKeepsBareMajority,
+    /// Quorum: a late call for an attempt gives its votes back before the release that is in flight does.
+    QGivesBackFirst,
 }

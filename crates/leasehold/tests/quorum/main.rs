@@ -12,6 +12,7 @@ mod filled;
 mod forgetful;
 mod forms;
 mod killed;
+mod late_calls;
 mod min_hold;
 mod opening;
 mod owed;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::Error;
-use leasehold::seam::node::{Begin, Candidate, Inbox, NoVote, Node, NodeLink};
+use leasehold::seam::node::{Begin, Candidate, Inbox, NoVote, Node, NodeLink, NodeMessage};
 use leasehold::seam::{Fault, Pending, Progress, QuorumStore, Real, Store, World};
-use leasehold_spec::node::{Charter, Renewal, Request, Vote};
+use leasehold_spec::node::{Bell, Charter, Renewal, Request, Vote};
 use leasehold_spec::{Inspection, Name, SessionId, Token};
 use leasehold_testkit::forward::{Forward, ForwardWorld};
 use leasehold_testkit::voters::Voters;
@@ -33,12 +33,14 @@ enum Hesitates {
     Never,
     ToAsk,
     Always,
+    /// Those that wait already go on waiting, and others are sent.
+    NoMore,
 }
 
 impl Hesitates {
     fn delays(self, request: &Request) -> bool {
         match self {
-            Self::Never => false,
+            Self::Never | Self::NoMore => false,
             Self::ToAsk => matches!(request, Request::Ask(_)),
             Self::Always => true,
         }
@@ -56,6 +58,7 @@ pub(crate) struct Shy {
     hesitates: watch::Sender<Hesitates>,
     /// While this says `false`, nobody reads the answers to later requests.
     withheld: Mutex<Option<watch::Receiver<bool>>>,
+    inbox: Mutex<Option<Inbox>>,
     breaks: AtomicBool,
     tried: AtomicUsize,
     opened: AtomicUsize,
@@ -76,8 +79,8 @@ impl Shy {
             let says: Arc<Says> = Arc::new(|_| None);
             let (silent, says, hesitates) =
                 (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(Hesitates::Never));
-            let (breaks, withheld) = (AtomicBool::new(false), Mutex::default());
-            Arc::new(Self { node, silent, says, hesitates, withheld, breaks, tried, opened, closed })
+            let (breaks, withheld, inbox) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
+            Arc::new(Self { node, silent, says, hesitates, withheld, inbox, breaks, tried, opened, closed })
         };
         let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
         let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
@@ -103,6 +106,17 @@ impl Shy {
     /// The same for requests for a vote.
     pub(crate) fn hesitate_to_ask(&self) {
         self.hesitates.send_replace(Hesitates::ToAsk);
+    }
+
+    /// Sends requests at once from now on. Those that wait to be sent wait for the end of the hesitation.
+    pub(crate) fn hesitate_no_more(&self) {
+        self.hesitates.send_replace(Hesitates::NoMore);
+    }
+
+    /// Delivers a message of the node to the session.
+    pub(crate) fn ring(&self, name: &str, bell: Bell) {
+        let inbox = self.inbox.lock().unwrap().clone().expect("the session has attached its inbox");
+        inbox(NodeMessage::Bell(Name::new(name).unwrap(), bell));
     }
 
     /// Returns whether a request waits to be sent.
@@ -211,7 +225,9 @@ impl NodeLink for ShyLink {
                 let (link, name, request) = (Arc::clone(&self.link), name.clone(), request.clone());
                 let mut hesitates = self.shy.hesitates.subscribe();
                 Box::pin(async move {
-                    hesitates.wait_for(|hesitates| !hesitates.delays(&request)).await.unwrap();
+                    let sends =
+                        |hesitates: &Hesitates| !hesitates.delays(&request) && !matches!(hesitates, Hesitates::NoMore);
+                    hesitates.wait_for(sends).await.unwrap();
                     link.ask(&name, &request).await
                 })
             }
@@ -242,6 +258,7 @@ impl NodeLink for ShyLink {
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
+        *self.shy.inbox.lock().unwrap() = Some(Arc::clone(&inbox));
         match self.silent {
             Silent::Attach => Box::pin(pending()),
             _ => self.link.attach(session, inbox),

@@ -60,6 +60,10 @@ impl Nodes {
         self.0.count_ones() as usize
     }
 
+    pub(super) fn and(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
     /// Returns all other nodes.
     pub(super) fn others(self) -> Self {
         Self(!self.0)

@@ -166,6 +166,9 @@ pub(super) fn return_if_over(
 
 /// Gives the votes of an attempt back at all nodes, up to this token. Does not wait for the answers.
 pub(super) fn everywhere(links: &Arc<Links>, name: &Name, id: GrantId, upto: Token) {
+    if links.shared.returns.defer(&id, Nodes::ALL) {
+        return;
+    }
     let traces = links.shared.attempts().traces(&id);
     let debt = votes(links, name, id, upto);
     let mut question = at_all(links, &debt, traces);
@@ -183,9 +186,37 @@ pub(super) fn at_connected(links: &Arc<Links>, name: &Name, id: GrantId) {
 
 /// Gives the votes of an attempt back at one node, up to this token. Does not wait for the answer.
 pub(super) fn at_node(links: &Arc<Links>, node: usize, name: &Name, id: GrantId, upto: Token) {
+    if links.shared.returns.defer(&id, Nodes::of(std::iter::once(node))) {
+        return;
+    }
     let traces = links.shared.attempts().traces(&id);
     let debt = votes(links, name, id, upto);
     collect::send(links, Fan::of(at(links, node, &debt, traces).map(|giving_back| (node, giving_back))));
+}
+
+/// A release in flight, until this is dropped. Other code that gives the same votes back waits for it.
+pub(super) struct Return {
+    links: Arc<Links>,
+    name: Name,
+    id: GrantId,
+}
+
+impl Return {
+    /// Begins a release. The caller begins it before it ends the attempt: other code gives the votes of an ended attempt
+    /// back.
+    pub(super) fn begin(links: &Arc<Links>, name: &Name, id: GrantId) -> Self {
+        links.shared.returns.begin(id);
+        Self { links: Arc::clone(links), name: name.clone(), id }
+    }
+}
+
+impl Drop for Return {
+    fn drop(&mut self) {
+        let deferred = self.links.shared.returns.end(&self.id);
+        for node in (0..self.links.shared.nodes()).filter(|node| deferred.has(*node)) {
+            at_node(&self.links, node, &self.name, self.id, Token::HIGHEST);
+        }
+    }
 }
 
 /// Returns what an attempt owes a node that may have voted for it, up to this token.

@@ -8,7 +8,7 @@ use leasehold_spec::{Answer, GrantId, Name, Outcome, Token, Was};
 
 use super::attempts::{Nodes, Traces};
 use super::collect::answer;
-use super::give_back;
+use super::give_back::{self, Return};
 use super::links::Links;
 use super::member::Debt;
 use super::runs::Pause;
@@ -31,6 +31,7 @@ pub(super) async fn release(
         return Ok(answer(begun_us, &Tally::new(links.shared.nodes()), Outcome::NotHeld));
     }
     let pause = links.shared.runs.begin_release(&name, id, used > token, begun_us);
+    let _returning = Return::begin(&links, &name, id);
     let asked = end_attempt(&links, id);
     let debt = give_back::votes(&links, &name, id, Token::HIGHEST);
     let (was, tally) = match pause {
@@ -55,6 +56,7 @@ pub(super) async fn release(
 /// Ends an attempt in any state. Each node counts a `cool_down_ms` from when it carries the request out (P23).
 pub(super) async fn leave(links: Arc<Links>, name: Name, id: GrantId, cool_down_ms: u64) -> Result<Answer, Fault> {
     let begun_us = links.now_us();
+    let _returning = Return::begin(&links, &name, id);
     let asked = end_attempt(&links, id);
     let mut debt = give_back::votes(&links, &name, id, Token::HIGHEST);
     if cool_down_ms > 0 {
