@@ -326,7 +326,7 @@ marks! {
     FreeEarlier,
     /// Quorum: an attempt gave its vote back to wait at a node, and was over meanwhile.
     StoodBackGone,
-    /// Quorum: a node voted for an attempt after its release, and the vote goes back.
+    /// Quorum: a node voted for an attempt after its release, or may have, and the vote goes back.
     VotedGone,
     /// Quorum: a majority called, and the attempt asked.
     TurnCalled,
@@ -350,7 +350,7 @@ marks! {
     QuorumRunOver,
     /// Quorum: a node that did not know a grant was filled with it.
     NodeFilled,
-    /// Quorum: a node was filled with a grant whose lease was over meanwhile, and the vote goes back.
+    /// Quorum: a node was filled with a grant whose lease was over meanwhile, or may have been, and the vote goes back.
     FillReturned,
     /// Quorum: no majority keeps a lease any more.
     LostByMajority,

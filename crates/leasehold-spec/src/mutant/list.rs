@@ -396,4 +396,10 @@ pub enum Mutant {
     QKeepsBareMajority,
     /// Quorum: a late call for an attempt gives its votes back before the release that is in flight does.
     QGivesBackFirst,
+    /// Quorum: if the reply to a request for a vote was lost, and its attempt is over, the vote stays.
+    QForgetsLostVote,
+    /// Quorum: a release that was given up before it was sent counts as sent, so a late vote stays.
+    QBelievesUnsent,
+    /// Quorum: P23: a request that gives the votes of an attempt back ignores its cool-down.
+    P23ForgetsCoolDown,
 }

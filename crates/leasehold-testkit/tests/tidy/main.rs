@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use tree::{File, Kind, files};
 
 /// A file that may have more lines than [`checks::FILE_LINES`]: how many at most, and why.
-const LONG_FILES: [(&str, usize, &str); 0] = [];
+const LONG_FILES: &[(&str, usize, &str)] =
+    &[("crates/leasehold-spec/src/mutant/list.rs", 440, "one enum, with two lines for each flaw and no code")];
 
 /// Files that may have lines that are too long: how many at most, and why.
 const LONG_LINES: &[(&str, usize, &str)] = &[];

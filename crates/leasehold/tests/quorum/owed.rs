@@ -8,50 +8,18 @@ use leasehold::seam::node::NoVote;
 use leasehold::seam::{Fault, Guess, Link, Message, Real, error};
 use leasehold::{ErrorKind, Leasehold, Released};
 use leasehold_spec::node::{Ask, Request, Said};
-use leasehold_spec::{
-    Acquire, Answer, Delivery, Event, From, GrantId, Hears, LostHow, Name, Op, Order, Outcome, Patience, Place, Renew,
-    SessionId, Take, Token,
-};
+use leasehold_spec::{Delivery, Event, From, GrantId, LostHow, Op, Outcome, Patience, Renew, SessionId, Token};
 use leasehold_testkit::voters::{Mood, Voter, Voters};
 use leasehold_testkit::wait_until;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::linked::{
+    ID, LEASE_MS, SOON, acquire, acquire_as, apply, granted_to, link_and_lane, name, queue, votes_for,
+};
 use crate::played::{client, granted, voters};
 use crate::shy::{Hasty, Shy};
 
-const SOON: Duration = Duration::from_secs(5);
-/// The longest lease of these quorums: a vote that disappears earlier was given back.
-const LEASE_MS: u64 = crate::played::MAX_LEASE_MS;
-const ID: GrantId = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
 const STRANGER: GrantId = GrantId { session: SessionId(8), counter: 1, nonce: 1 };
-
-fn name() -> Name {
-    Name::new("a").unwrap()
-}
-
-fn acquire(patience: Patience) -> Op {
-    acquire_as(ID, patience)
-}
-
-fn acquire_as(id: GrantId, patience: Patience) -> Op {
-    let (lease_ms, label) = (LEASE_MS, "".into());
-    Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, range: 1, not_after_us: u64::MAX, patience, label })
-}
-
-fn queue() -> Op {
-    let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
-    acquire(Patience::Queue(place))
-}
-
-async fn apply(link: &Arc<dyn Link>, op: &Op) -> Answer {
-    link.apply(&name(), op, Guess::default()).await.unwrap()
-}
-
-async fn granted_to(link: &Arc<dyn Link>) -> Token {
-    let answer = apply(link, &queue()).await;
-    let Outcome::Granted { token, .. } = answer.outcome else { panic!("{answer:?}") };
-    token
-}
 
 /// Attaches an inbox. Returns the tokens that are granted by messages.
 async fn grants(link: &Arc<dyn Link>) -> Arc<Mutex<Vec<Token>>> {
@@ -75,10 +43,6 @@ fn taken(nodes: &[Arc<Voter>]) {
     taken_ahead(nodes, 1_000);
 }
 
-fn votes_for(node: &Voter) -> Option<Token> {
-    node.record("a").grant.filter(|granted| granted.id == ID).map(|granted| granted.token)
-}
-
 /// Has a node refuse releases with an error, as long as the returned flag is set. Also returns the number of releases.
 fn refuses(node: &Shy, kind: ErrorKind) -> (Arc<AtomicBool>, Arc<AtomicUsize>) {
     let (refuses, asked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
@@ -99,16 +63,6 @@ fn releases_of(node: &Shy) -> Arc<AtomicUsize> {
     let (refuses, asked) = refuses(node, ErrorKind::Store);
     refuses.store(false, Ordering::SeqCst);
     asked
-}
-
-/// Opens the link of a session, and a lane beside it. Both are connected to all nodes.
-async fn link_and_lane(voters: &Voters) -> (Vec<Arc<Shy>>, Arc<dyn Link>, Arc<dyn Link>) {
-    let (nodes, store) = Shy::each(voters, Real::world());
-    let link = store.open().await.unwrap();
-    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
-    let lane = store.open().await.unwrap();
-    wait_until("both links are connected to all nodes", SOON, || nodes.iter().all(|node| node.opened() == 2));
-    (nodes, link, lane)
 }
 
 /// Breaks a link, and waits until it is opened again. The nodes still know everything.

@@ -314,7 +314,7 @@ async fn late_vote() -> bool {
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         let guard = client.mutex("a").lock().await.unwrap();
         let third = (0..3).find(|&node| nodes[node].record("a").grant.is_none())?;
-        each[third].hesitate_to_ask();
+        each[third].hesitate_to_vote();
         given_up.await.expect("C gives up");
         let is_asked = async {
             while !each[third].delays() {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::Error;
 use leasehold::seam::node::{Begin, Candidate, Inbox, NoVote, Node, NodeLink, NodeMessage};
-use leasehold::seam::{Fault, Pending, Progress, QuorumStore, Real, Store, World};
+use leasehold::seam::{Fault, Pending, Progress, QuorumStore, Real, Store, World, error};
+use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Bell, Charter, Renewal, Request, Vote};
 use leasehold_spec::{Inspection, Name, SessionId, Token};
 use leasehold_testkit::forward::{Forward, ForwardWorld};
@@ -31,17 +31,17 @@ pub(crate) enum Silent {
 #[derive(Clone, Copy)]
 enum Hesitates {
     Never,
-    ToAsk,
+    ToVote,
     Always,
-    /// Those that wait already go on waiting, and others are sent.
-    NoMore,
+    /// Those that wait already, and no others.
+    Earlier,
 }
 
 impl Hesitates {
     fn delays(self, request: &Request) -> bool {
         match self {
-            Self::Never | Self::NoMore => false,
-            Self::ToAsk => matches!(request, Request::Ask(_)),
+            Self::Never | Self::Earlier => false,
+            Self::ToVote => matches!(request, Request::Ask(_) | Request::Renew(_)),
             Self::Always => true,
         }
     }
@@ -59,6 +59,7 @@ pub(crate) struct Shy {
     /// While this says `false`, nobody reads the answers to later requests.
     withheld: Mutex<Option<watch::Receiver<bool>>>,
     inbox: Mutex<Option<Inbox>>,
+    loses: AtomicBool,
     breaks: AtomicBool,
     tried: AtomicUsize,
     opened: AtomicUsize,
@@ -80,7 +81,8 @@ impl Shy {
             let (silent, says, hesitates) =
                 (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(Hesitates::Never));
             let (breaks, withheld, inbox) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
-            Arc::new(Self { node, silent, says, hesitates, withheld, inbox, breaks, tried, opened, closed })
+            let loses = AtomicBool::new(false);
+            Arc::new(Self { node, silent, says, hesitates, withheld, inbox, loses, breaks, tried, opened, closed })
         };
         let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
         let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
@@ -103,14 +105,19 @@ impl Shy {
         self.hesitates.send_replace(if hesitates { Hesitates::Always } else { Hesitates::Never });
     }
 
-    /// The same for requests for a vote.
-    pub(crate) fn hesitate_to_ask(&self) {
-        self.hesitates.send_replace(Hesitates::ToAsk);
+    /// The same for requests for a vote, and for renewals.
+    pub(crate) fn hesitate_to_vote(&self) {
+        self.hesitates.send_replace(Hesitates::ToVote);
     }
 
-    /// Sends requests at once from now on. Those that wait to be sent wait for the end of the hesitation.
-    pub(crate) fn hesitate_no_more(&self) {
-        self.hesitates.send_replace(Hesitates::NoMore);
+    /// From now on, replaces the reply to each request that had to wait by the fault of a broken connection.
+    pub(crate) fn lose_delayed_replies(&self) {
+        self.loses.store(true, Ordering::SeqCst);
+    }
+
+    /// Sends new requests at once. Those that wait to be sent go on waiting.
+    pub(crate) fn hesitate_no_longer(&self) {
+        self.hesitates.send_replace(Hesitates::Earlier);
     }
 
     /// Delivers a message of the node to the session.
@@ -216,19 +223,39 @@ struct ShyLink {
     is_closed: AtomicBool,
 }
 
+impl ShyLink {
+    /// If the node hesitates, waits until the request is sent.
+    fn delay(&self, request: &Request) -> Option<Pending<()>> {
+        if !self.shy.hesitates.borrow().delays(request) {
+            return None;
+        }
+        let (request, mut hesitates) = (request.clone(), self.shy.hesitates.subscribe());
+        Some(Box::pin(async move {
+            let sends = |hesitates: &Hesitates| !hesitates.delays(&request) && !matches!(hesitates, Hesitates::Earlier);
+            hesitates.wait_for(sends).await.unwrap();
+        }))
+    }
+}
+
+/// Returns the fault of a lost reply. The node has carried the request out.
+fn lost() -> NoVote {
+    NoVote::Fault(Fault::Gone(error(ErrorKind::Unreachable, "the connection broke")))
+}
+
 impl NodeLink for ShyLink {
     fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
         let says = Arc::clone(&self.shy.says.lock().unwrap());
-        match says(request) {
-            Some(no_vote) => Box::pin(std::future::ready(Err(no_vote))),
-            None if self.shy.hesitates.borrow().delays(request) => {
-                let (link, name, request) = (Arc::clone(&self.link), name.clone(), request.clone());
-                let mut hesitates = self.shy.hesitates.subscribe();
+        if let Some(no_vote) = says(request) {
+            return Box::pin(std::future::ready(Err(no_vote)));
+        }
+        match self.delay(request) {
+            Some(delayed) => {
+                let (shy, link, name, request) =
+                    (Arc::clone(&self.shy), Arc::clone(&self.link), name.clone(), request.clone());
                 Box::pin(async move {
-                    let sends =
-                        |hesitates: &Hesitates| !hesitates.delays(&request) && !matches!(hesitates, Hesitates::NoMore);
-                    hesitates.wait_for(sends).await.unwrap();
-                    link.ask(&name, &request).await
+                    delayed.await;
+                    let said = link.ask(&name, &request).await;
+                    if shy.loses.load(Ordering::SeqCst) { Err(lost()) } else { said }
                 })
             }
             None => {
@@ -247,10 +274,17 @@ impl NodeLink for ShyLink {
     fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
         let says = Arc::clone(&self.shy.says.lock().unwrap());
         let said: Vec<_> = batch.iter().filter_map(|(_, renewal)| says(&Request::Renew(renewal.clone()))).collect();
-        match said.len() == batch.len() {
-            true => Box::pin(std::future::ready(said.into_iter().map(Err).collect())),
-            false => self.link.renew(batch),
+        if said.len() == batch.len() {
+            return Box::pin(std::future::ready(said.into_iter().map(Err).collect()));
         }
+        let delayed = batch.first().and_then(|(_, renewal)| self.delay(&Request::Renew(renewal.clone())));
+        let Some(delayed) = delayed else { return self.link.renew(batch) };
+        let (shy, link, batch) = (Arc::clone(&self.shy), Arc::clone(&self.link), batch.to_vec());
+        Box::pin(async move {
+            delayed.await;
+            let said = link.renew(&batch).await;
+            if shy.loses.load(Ordering::SeqCst) { batch.iter().map(|_| Err(lost())).collect() } else { said }
+        })
     }
 
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {

@@ -60,7 +60,7 @@ impl Nodes {
         self.0.count_ones() as usize
     }
 
-    pub(super) fn and(self, more: Self) -> Self {
+    pub(super) fn with(self, more: Self) -> Self {
         Self(self.0 | more.0)
     }
 

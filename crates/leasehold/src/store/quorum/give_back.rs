@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::node::{Request, Said, Wait};
 use leasehold_spec::{GrantId, Name, Token};
 use tokio::task::unconstrained;
@@ -133,11 +134,10 @@ pub(super) enum Asks {
     WhileHeld,
 }
 
-/// Gives a vote back that arrives after the end of its attempt. The release may have overtaken the request on another
-/// connection. Then this is the only code that gives the vote back: otherwise the node would block others for a lease.
-///
-/// While the attempt holds, its release may overtake the request on the same connection as well, and nobody else notices
-/// that a reply was lost. So everything except a refusal may be a vote.
+/// If the attempt is over, gives its vote back when the vote arrives, or when its reply is lost. The release may have
+/// overtaken the request on another connection. Then this is the only code that gives the vote back: otherwise the node
+/// would block others for a lease. While the attempt holds, its release may overtake the request on the same connection as
+/// well.
 pub(super) fn return_if_over(
     links: &Arc<Links>,
     node: usize,
@@ -148,15 +148,16 @@ pub(super) fn return_if_over(
     let (links, name) = (Arc::clone(links), name.clone());
     Box::pin(async move {
         let ballot = asking.await;
-        let said = match &ballot {
-            Ballot::Cast { vote, .. } => Some(&vote.said),
-            _ => None,
+        let may_be_vote = match &ballot {
+            Ballot::Cast { vote, .. } => matches!(vote.said, Said::Granted { .. }),
+            Ballot::Failed(..) => !is_on(Mutant::QForgetsLostVote),
+            Ballot::Pending | Ballot::Silent => true,
+            Ballot::Abstained => false,
         };
-        let may_be_vote = match asks {
-            Asks::InRound => matches!(said, Some(Said::Granted { .. })) && !links.has_released(&id),
-            Asks::WhileHeld => said.is_none_or(|said| matches!(said, Said::Granted { .. })),
-        };
-        if may_be_vote && !links.shared.attempts().is_live(&id) {
+        // The release has followed the request on the same connection, unless that broke.
+        let is_answered = matches!(ballot, Ballot::Cast { .. });
+        let is_returned = asks == Asks::InRound && is_answered && links.has_released(&id);
+        if may_be_vote && !is_returned && !links.shared.attempts().is_live(&id) {
             hit(Mark::VotedGone);
             at_node(&links, node, &name, id, token);
         }
@@ -166,11 +167,11 @@ pub(super) fn return_if_over(
 
 /// Gives the votes of an attempt back at all nodes, up to this token. Does not wait for the answers.
 pub(super) fn everywhere(links: &Arc<Links>, name: &Name, id: GrantId, upto: Token) {
-    if links.shared.returns.defer(&id, Nodes::ALL) {
+    if links.shared.releases.defer(&id, Nodes::ALL) {
         return;
     }
     let traces = links.shared.attempts().traces(&id);
-    let debt = votes(links, name, id, upto);
+    let debt = debt_of(links, name, id, upto);
     let mut question = at_all(links, &debt, traces);
     question.fan.poll();
     question.finish();
@@ -186,44 +187,21 @@ pub(super) fn at_connected(links: &Arc<Links>, name: &Name, id: GrantId) {
 
 /// Gives the votes of an attempt back at one node, up to this token. Does not wait for the answer.
 pub(super) fn at_node(links: &Arc<Links>, node: usize, name: &Name, id: GrantId, upto: Token) {
-    if links.shared.returns.defer(&id, Nodes::of(std::iter::once(node))) {
+    if links.shared.releases.defer(&id, Nodes::of(std::iter::once(node))) {
         return;
     }
     let traces = links.shared.attempts().traces(&id);
-    let debt = votes(links, name, id, upto);
+    let debt = debt_of(links, name, id, upto);
     collect::send(links, Fan::of(at(links, node, &debt, traces).map(|giving_back| (node, giving_back))));
 }
 
-/// A release in flight, until this is dropped. Other code that gives the same votes back waits for it.
-pub(super) struct Return {
-    links: Arc<Links>,
-    name: Name,
-    id: GrantId,
-}
-
-impl Return {
-    /// Begins a release. The caller begins it before it ends the attempt: other code gives the votes of an ended attempt
-    /// back.
-    pub(super) fn begin(links: &Arc<Links>, name: &Name, id: GrantId) -> Self {
-        links.shared.returns.begin(id);
-        Self { links: Arc::clone(links), name: name.clone(), id }
-    }
-}
-
-impl Drop for Return {
-    fn drop(&mut self) {
-        let deferred = self.links.shared.returns.end(&self.id);
-        for node in (0..self.links.shared.nodes()).filter(|node| deferred.has(*node)) {
-            at_node(&self.links, node, &self.name, self.id, Token::HIGHEST);
-        }
-    }
-}
-
 /// Returns what an attempt owes a node that may have voted for it, up to this token.
-pub(super) fn votes(links: &Links, name: &Name, id: GrantId, upto: Token) -> Debt {
-    // Every lease that was granted before this call has ended by then.
-    let until_us = links.now_us() + links.shared.charter.max_lease_ms * 1000;
-    Debt { name: name.clone(), id, upto, until_us, cools_until_us: 0 }
+pub(super) fn debt_of(links: &Links, name: &Name, id: GrantId, upto: Token) -> Debt {
+    let cools_until_us = links.shared.releases.cools_until_us(&id);
+    // Every lease that was granted before this call has ended by then. A cool-down that is longer stays a debt until its
+    // end: the node keeps the vote until then.
+    let until_us = (links.now_us() + links.shared.charter.max_lease_ms * 1000).max(cools_until_us);
+    Debt { name: name.clone(), id, upto, until_us, cools_until_us }
 }
 
 /// Gives the votes of an attempt back at all nodes.

@@ -149,6 +149,11 @@ impl Links {
         released.push_back(id);
     }
 
+    /// Forgets a release that has no answer: it was perhaps not sent.
+    pub(super) fn forget_released(&self, id: &GrantId) {
+        self.released.lock().unwrap_or_else(PoisonError::into_inner).retain(|released| released != id);
+    }
+
     pub(super) fn has_released(&self, id: &GrantId) -> bool {
         self.released.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }

@@ -204,13 +204,15 @@ pub(super) struct Debts {
 }
 
 impl Debts {
-    /// Adds a debt. It replaces an earlier debt of the same attempt, and keeps the larger of the two tokens.
+    /// Adds a debt, or merges it with an earlier debt of the same attempt: the larger token and the later times win.
     pub(super) fn add(&self, mut debt: Debt, now_us: u64) {
         let mut debts = self.debts();
         debts.retain(|old| {
             let is_same = old.id == debt.id;
             if is_same {
                 debt.upto = debt.upto.max(old.upto);
+                debt.until_us = debt.until_us.max(old.until_us);
+                debt.cools_until_us = debt.cools_until_us.max(old.cools_until_us);
             }
             !is_same && old.until_us > now_us
         });

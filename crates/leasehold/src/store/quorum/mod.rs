@@ -20,7 +20,7 @@
 //! | `shared.rs` | the state that the links of a client share, and why there is no majority |
 //! | `attempts.rs` | the client's attempts that hold or wait |
 //! | `runs.rs` | how often a client may get a lock again while others wait: the relaxed order |
-//! | `returns.rs` | releases in flight: other code that gives the same votes back waits for them |
+//! | `releases.rs` | releases in flight and cool-downs: when and how other code gives the same votes back |
 //! | `member.rs` | a node as the client knows it, and the votes that it still has to give back |
 //! | `timers.rs` | deadlines; work that no caller waits for |
 //! | `tally.rs`, `fan.rs` | counts votes: pure; one request to many nodes |
@@ -43,8 +43,8 @@ mod member;
 pub mod node;
 mod queue;
 mod release;
+mod releases;
 mod renew;
-mod returns;
 mod runs;
 mod schedule;
 mod shared;

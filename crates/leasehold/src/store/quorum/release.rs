@@ -8,7 +8,7 @@ use leasehold_spec::{Answer, GrantId, Name, Outcome, Token, Was};
 
 use super::attempts::{Nodes, Traces};
 use super::collect::answer;
-use super::give_back::{self, Return};
+use super::give_back;
 use super::links::Links;
 use super::member::Debt;
 use super::runs::Pause;
@@ -31,22 +31,23 @@ pub(super) async fn release(
         return Ok(answer(begun_us, &Tally::new(links.shared.nodes()), Outcome::NotHeld));
     }
     let pause = links.shared.runs.begin_release(&name, id, used > token, begun_us);
-    let _returning = Return::begin(&links, &name, id);
+    let in_flight = InFlight::begin(&links, &name, id, 0);
     let asked = end_attempt(&links, id);
-    let debt = give_back::votes(&links, &name, id, Token::HIGHEST);
+    let debt = give_back::debt_of(&links, &name, id, Token::HIGHEST);
     let (was, tally) = match pause {
         None => ask_all(&links, &debt, asked).await?,
         Some(pause) => match try_pause(&links, &debt, asked, pause).await {
             Some(paused) => paused,
             None => {
                 links.shared.runs.end_pause(&name, &id);
-                let (_, tally) = ask_all(&links, &debt, Nodes::ALL).await?;
+                let (_, tally) = ask_all(&links, &debt, asked).await?;
                 // The nodes may have carried out the pause, and another client may have held since. So an answer that they
                 // know nothing of this attempt does not prove that the lease was lost (P3).
                 (Was::Granted, tally)
             }
         },
     };
+    in_flight.note_answered();
     let outcome = if was == Was::Granted { Outcome::Released } else { Outcome::NotHeld };
     let answer = answer(begun_us, &tally, outcome);
     links.shared.note_release(&name, id, answer.contention);
@@ -56,15 +57,11 @@ pub(super) async fn release(
 /// Ends an attempt in any state. Each node counts a `cool_down_ms` from when it carries the request out (P23).
 pub(super) async fn leave(links: Arc<Links>, name: Name, id: GrantId, cool_down_ms: u64) -> Result<Answer, Fault> {
     let begun_us = links.now_us();
-    let _returning = Return::begin(&links, &name, id);
+    let in_flight = InFlight::begin(&links, &name, id, begun_us + cool_down_ms * 1000);
     let asked = end_attempt(&links, id);
-    let mut debt = give_back::votes(&links, &name, id, Token::HIGHEST);
-    if cool_down_ms > 0 {
-        debt.cools_until_us = begun_us + cool_down_ms * 1000;
-        // A cool-down that is longer than a lease stays a debt until its end: the node keeps the vote until then.
-        debt.until_us = debt.until_us.max(debt.cools_until_us);
-    }
+    let debt = give_back::debt_of(&links, &name, id, Token::HIGHEST);
     let (was, tally) = ask_all(&links, &debt, asked).await?;
+    in_flight.note_answered();
     Ok(answer(begun_us, &tally, Outcome::Left { was }))
 }
 
@@ -80,6 +77,42 @@ pub(super) fn end_pause(links: &Arc<Links>, name: &Name, id: GrantId) {
 pub(super) fn end_pauses(links: &Arc<Links>) {
     for (name, id) in links.shared.runs.end_pauses() {
         give_back::at_connected(links, &name, id);
+    }
+}
+
+/// A release in flight, until this is dropped. Other code that gives the same votes back waits for it.
+struct InFlight {
+    links: Arc<Links>,
+    name: Name,
+    id: GrantId,
+    is_answered: bool,
+}
+
+impl InFlight {
+    /// Begins a release. The attempt cools down until `cools_until_us`, unless that is over. The caller begins the release
+    /// before it ends the attempt: other code gives the votes of an ended attempt back.
+    fn begin(links: &Arc<Links>, name: &Name, id: GrantId, cools_until_us: u64) -> Self {
+        links.shared.releases.begin(id, cools_until_us, links.now_us());
+        Self { links: Arc::clone(links), name: name.clone(), id, is_answered: false }
+    }
+
+    fn note_answered(mut self) {
+        self.is_answered = true;
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        // Without an answer, the release may not have been sent.
+        if !self.is_answered && !is_on(Mutant::QBelievesUnsent) {
+            self.links.forget_released(&self.id);
+        }
+        let deferred = self.links.shared.releases.end(&self.id, self.is_answered, self.links.now_us());
+        // On its own link the request follows the release. If that link is closed, the session's link is faster.
+        let links = if self.links.is_closed() { self.links.home() } else { Arc::clone(&self.links) };
+        for node in (0..links.shared.nodes()).filter(|node| deferred.has(*node)) {
+            give_back::at_node(&links, node, &self.name, self.id, Token::HIGHEST);
+        }
     }
 }
 

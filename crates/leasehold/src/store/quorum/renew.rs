@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::node::{Renewal, Said, Vote};
 use leasehold_spec::{Answer, LostHow, Name, Outcome, Renew};
 
@@ -14,6 +15,7 @@ use super::collect::{self, Reply, answer};
 use super::fan::Fan;
 use super::give_back;
 use super::links::Links;
+use super::node::NoVote;
 use super::tally::{Ballot, RenewResult, Tally};
 use crate::store::Fault;
 use crate::world::Pending;
@@ -66,8 +68,16 @@ fn renew_at(links: &Arc<Links>, node: usize, batch: &[(Name, Renew)]) -> Option<
         let answers = renewing.await;
         let each = renewals.iter().zip(answers);
         each.map(|((name, renewal), answer)| {
-            if matches!(answer, Ok(Vote { said: Said::Filled { .. }, .. })) {
-                note_fill(&links, node, name, renewal);
+            let may_be_filled = match &answer {
+                Ok(Vote { said: Said::Filled { .. }, .. }) => {
+                    hit(Mark::NodeFilled);
+                    true
+                }
+                Ok(_) | Err(NoVote::Abstains(_)) => false,
+                Err(NoVote::Fault(_)) => renewal.fill.is_some() && !is_on(Mutant::QForgetsLostVote),
+            };
+            if may_be_filled {
+                return_fill_if_over(&links, node, name, renewal);
             }
             let vote_of = Some((renewal.id, renewal.token));
             Reply { links: &links, node, link: &link, name, vote_of, sent_us }.accept(answer)
@@ -94,9 +104,9 @@ fn renewal(links: &Links, node: usize, renew: &Renew, now_us: u64) -> Renewal {
     Renewal { id, token, range, from, lease_ms, not_after_us, fill }
 }
 
-/// Handles a filled node. If a release has overtaken the renewal on another connection, the vote goes back.
-fn note_fill(links: &Arc<Links>, node: usize, name: &Name, renewal: &Renewal) {
-    hit(Mark::NodeFilled);
+/// Gives the vote of a node back that is filled, or may be, if the attempt is over: a release has overtaken the renewal on
+/// another connection.
+fn return_fill_if_over(links: &Arc<Links>, node: usize, name: &Name, renewal: &Renewal) {
     if links.shared.attempts().held(&renewal.id).is_none() {
         hit(Mark::FillReturned);
         give_back::at_node(links, node, name, renewal.id, renewal.token);

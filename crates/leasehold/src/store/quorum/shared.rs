@@ -12,7 +12,7 @@ use leasehold_spec::{Acquire, Contention, GrantId, Name, Token};
 use super::attempts::{Attempts, Nodes};
 use super::member::{Member, NodeStatus};
 use super::node::Node;
-use super::returns::Returns;
+use super::releases::Releases;
 use super::runs::Runs;
 use super::tally::Tally;
 use super::timers::{Due, Timers};
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     attempts: Mutex<Attempts>,
     tokens: Mutex<KnownTokens>,
     pub(super) runs: Runs,
-    pub(super) returns: Returns,
+    pub(super) releases: Releases,
     /// The number of links that were opened.
     links: AtomicU64,
 }
@@ -52,7 +52,7 @@ impl Shared {
             attempts: Mutex::default(),
             tokens: Mutex::default(),
             runs: Runs::default(),
-            returns: Returns::default(),
+            releases: Releases::default(),
             links: AtomicU64::default(),
         }
     }

@@ -22,7 +22,7 @@ pub(super) enum Ballot {
     Cast { sent_us: u64, vote: Box<Vote> },
     /// The node has no vote.
     Abstained,
-    /// The node has answered with an error.
+    /// The reply is an error, or there is none because the connection broke.
     Failed(ErrorKind, String),
     /// The node has not answered, and a later answer does not count.
     Silent,
