@@ -9,7 +9,7 @@ use crate::chart::{self, Chart};
 use crate::error::{Context, Result};
 use crate::record::{About, Failed, Machine, Missing, Record, Row};
 use crate::scenario::Scenario;
-use crate::table::{by_case, cells, figure, limit, question};
+use crate::table::{by_case, cells, figure, limit, percent, question};
 
 const METHOD: &str = include_str!("page.md");
 
@@ -103,7 +103,7 @@ impl Found {
         let mut lines = vec![["", "system", "case", "what", "figure", "bar"].map(str::to_owned).to_vec()];
         for verdict in &self.verdicts {
             let Verdict { system, case, spread, limit: bar, is_met, .. } = verdict;
-            let by = verdict.missed_by().map_or(String::new(), |part| format!(" by {:.0} %", part * 100.0));
+            let by = verdict.missed_by().map_or(String::new(), |part| format!(" by {}", percent(part)));
             let word = if *is_met { "met".to_owned() } else { format!("**missed**{by}") };
             lines.push(vec![word, system.name().into(), case.title(), question(verdict), figure(*spread), limit(*bar)]);
         }

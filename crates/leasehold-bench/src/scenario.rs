@@ -117,7 +117,7 @@ impl Scenario {
             Self::Hot => "All tasks of all processes want one name",
             Self::HotLocal => "All tasks of one process want one name, and compute while they hold it",
             Self::Queue => "The server's time for a hand-over, with ever more that wait",
-            Self::Leases => "Very many leases are held for a minute",
+            Self::Leases => "Very many leases are held for half a minute or longer",
             Self::ServerCost => "The server's own time for a pair",
             Self::Takeover => "How long the next one waits when a holder is killed, or gives back",
             Self::Quorum => "One task locks and unlocks its own name on a quorum of five servers",

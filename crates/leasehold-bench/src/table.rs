@@ -113,11 +113,16 @@ pub(crate) fn tables(rows: &[Row], verdicts: &[Verdict]) -> String {
     text
 }
 
+/// `20 %`. A bar that is just missed is not missed by 0 %.
+pub(crate) fn percent(part: f64) -> String {
+    if part < 0.01 { "less than 1 %".to_owned() } else { format!("{:.0} %", part * 100.0) }
+}
+
 /// `met leasehold: pairs a second, against redisson: 1.62 (1.60–1.71) (bar ≥ 1.5)`.
 pub(crate) fn sentence(verdict: &Verdict) -> String {
     let Verdict { system, spread, .. } = verdict;
     let word = if verdict.is_met { "met   " } else { "MISSED" };
-    let by = verdict.missed_by().map_or(String::new(), |part| format!(", missed by {:.0} %", part * 100.0));
+    let by = verdict.missed_by().map_or(String::new(), |part| format!(", missed by {}", percent(part)));
     let bar = limit(verdict.limit);
     format!("{word} {}: {}: {} (bar {bar}{by})", system.name(), question(verdict), figure(*spread))
 }
@@ -219,6 +224,7 @@ mod tests {
         let text = tables(&rows, &verdicts);
         let wanted = "MISSED leasehold-fair: hand-overs a second, against floor: 0.72 (bar ≥ 0.9, missed by 20 %)";
         assert!(text.contains(wanted), "{text}");
+        assert_eq!([0.004, 0.2].map(percent), ["less than 1 %", "20 %"]);
     }
 
     #[test]
