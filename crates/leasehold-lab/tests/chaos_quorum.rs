@@ -36,7 +36,8 @@ fn most_nodes_forget_and_nothing_is_wrong() {
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn nodes_that_forget_and_vote_at_once_are_found() {
-    let (played, json) = chaos("1", Some("QNoRest"));
+    // It ends with the first violation. On an idle machine the first or the second round has one, after 8 to 16 s.
+    let (played, json) = chaos("2", Some("QNoRest"));
     assert_eq!(played.status.code(), Some(1), "{}", String::from_utf8_lossy(&played.stderr));
     let violations = json["violations"].as_array().expect("a list");
     // Two holders, or a vote that came back with the state of a second ago. That the run proved nothing

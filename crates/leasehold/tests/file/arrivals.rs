@@ -98,8 +98,14 @@ async fn operators_are_served(clients: usize, count: usize, lock: impl Fn(&Lease
     let held = all[0].mutex("held").lease(LEASE).lock().await.unwrap();
     let mut child = Child::start(&store.url());
     let begun = Instant::now();
-    let serve = |mutex: Mutex| tokio::spawn(async move { mutex.lock().await?.release().await });
-    let crowd: Vec<_> = (0..count).map(|at| serve(lock(&all[at % clients], at))).collect();
+    // A waiter has a second to take its grant. On a busy machine a release can take longer, and then the lease has ended.
+    let serve = async |mutex: Mutex| {
+        let guard = mutex.lock().await.unwrap();
+        let (left, sent) = (guard.remaining(), Instant::now());
+        let released = guard.release().await.unwrap();
+        assert!(released == Released::Released || sent.elapsed() > left, "{left:?} were left");
+    };
+    let crowd: Vec<_> = (0..count).map(|at| tokio::spawn(serve(lock(&all[at % clients], at)))).collect();
     let (mut longest, mut rounds) = (Duration::ZERO, 0);
     while rounds == 0 || crowd.iter().any(|task| !task.is_finished()) {
         longest = longest.max(ask(&all[0], &mut child).await);
@@ -108,7 +114,7 @@ async fn operators_are_served(clients: usize, count: usize, lock: impl Fn(&Lease
     let all_served = begun.elapsed();
     println!("{count} served in {all_served:.1?}: each of {rounds} looks of an operator took {longest:.1?} at most");
     for task in crowd {
-        assert_eq!(task.await.unwrap().unwrap(), Released::Released);
+        task.await.unwrap();
     }
     assert!(longest < ANSWER, "{longest:?}");
     assert!(held.is_valid(), "it was renewed meanwhile");
