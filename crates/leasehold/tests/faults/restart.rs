@@ -80,3 +80,25 @@ async fn scripts_flushed() {
     drop(guard);
     drop(within(PROMPT, "the lock", client.mutex(NAME).lock()).await.unwrap());
 }
+
+/// A server that does not know the scripts of pools gets that of the release with the first request. Otherwise the first
+/// release would be sent twice, and the acquire behind it would pass it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p16_a_client_is_not_in_its_own_way_at_a_server_without_scripts() {
+    let harness = Harness::new();
+    let client = harness.through(Duration::from_secs(3)).await;
+    let semaphore = client.semaphore(NAME, 3);
+    for round in 0..10 {
+        let mut permits = Vec::new();
+        for _ in 0..3 {
+            permits.push(semaphore.acquire().await.unwrap());
+        }
+        drop(permits);
+        let all = semaphore.try_acquire_many(3).await.unwrap();
+        let all = all.unwrap_or_else(|| panic!("round {round}: nobody else holds a permit"));
+        assert_eq!(all.release().await.unwrap(), Released::Released);
+        assert_eq!(harness.server.command(&["SCRIPT", "FLUSH"]), Value::Status("OK".into()));
+    }
+    let sources = harness.proxy.seen().count("EVAL");
+    assert!((10..40).contains(&sources), "{sources} requests brought their script");
+}

@@ -106,6 +106,10 @@ impl Call {
         Ok(call)
     }
 
+    pub(super) fn script(&self) -> Script {
+        self.script
+    }
+
     /// Returns the command that runs the script by its digest.
     pub(super) fn by_digest(&self) -> &Cmd {
         &self.command

@@ -4,7 +4,7 @@
 //! role and version of the server, and whether it knows our scripts; the time and the inbox (`session/transport/thread.rs`,
 //! `link.rs`). The questions of one round trip are in the order of P11, and none of them can queue.
 //!
-//! The scripts are some 80 kB. Sent with each connection they are two more round trips of a fresh TCP connection,
+//! The scripts are some 120 kB. Sent with each connection they are three more round trips of a fresh TCP connection,
 //! which may have 14 kB in flight; and the server hashes them all while it serves nobody else. So the question about our
 //! rights, which is a script as well, contains a line that stands for all other scripts, and is loaded after them. A server
 //! that knows the question knows all scripts.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `layout.rs`, `fields.rs` | the fields of all records and arguments, their widths and their places |
 //! | `part/open.lua` | its head describes how the records of a name are stored |
-//! | `scripts.rs`, `source.rs`, `positions.rs` | the table of all scripts, and how a Lua file becomes the source that is sent |
+//! | `scripts.rs`, `parts.rs`, `source.rs`, `positions.rs` | the table of all scripts, and how a Lua file becomes the source that is sent |
 //! | `call.rs`, `batch_call.rs`, `reply.rs`, `words.rs` | from a request to the arguments of a script, and from its reply to an answer |
 //! | `fault.rs`, `rights.rs` | the meaning of each error, and the rights that the user needs |
 //! | `url.rs`, `named.rs` | URLs, and the files and secrets that they name |
@@ -46,6 +46,7 @@ pub(crate) mod named;
 #[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
 mod no_tls;
 mod node;
+mod parts;
 mod pool;
 mod positions;
 mod reply;

@@ -53,6 +53,8 @@ pub(super) struct Line {
     attached: Mutex<Option<Attached>>,
     /// The number of our own requests to unsubscribe that the server has not confirmed.
     unsubscribing: AtomicUsize,
+    /// How often scripts were loaded, because the server did not know one.
+    loads: AtomicUsize,
     requests: Gather,
     batches: Batches,
 }
@@ -84,6 +86,7 @@ impl Line {
             hang_up,
             attached: Mutex::default(),
             unsubscribing: AtomicUsize::new(0),
+            loads: AtomicUsize::new(0),
             requests: Gather::default(),
             batches: Batches::default(),
         }
@@ -222,15 +225,36 @@ impl Wire {
 
     /// Runs a script, about one name or about many.
     pub(super) async fn run(&mut self, call: &Call, about: Option<&Name>) -> Result<String, Fault> {
+        let loads = self.line.loads.load(Ordering::Relaxed);
         let mut answer = self.ask(call.by_digest()).await;
         if is_forgotten(&answer) && !is_on(Mutant::P8ForgetsScripts) {
-            // It is certain that nothing ran. From now on the server knows the script again.
-            answer = self.ask(&call.by_source()).await;
+            // It is certain that nothing ran.
+            let unchanged = self.line.loads.compare_exchange(loads, loads + 1, Ordering::Relaxed, Ordering::Relaxed);
+            answer = match unchanged {
+                Ok(_) => self.bring(call).await,
+                // They were loaded for another request, after this one was sent.
+                Err(_) => self.ask(&call.by_source()).await,
+            };
         }
         match answer.map_err(|error| self.fault(&error, about))? {
             Value::BulkString(text) => String::from_utf8(text).map_err(|_| self.garbled(about)),
             _ => Err(self.garbled(about)),
         }
+    }
+
+    /// Sends a script by its source, and before it those of its family that give something back. Otherwise the server would
+    /// first miss such a script at a release, and the acquire behind the release would pass it: a client would be in its
+    /// own way.
+    ///
+    /// If the server refuses to load the scripts, the reply to the call itself counts.
+    async fn bring(&mut self, call: &Call) -> Result<Value, RedisError> {
+        let mut load = redis::pipe();
+        for script in call.script().family().scripts().filter(|script| script.gives_back()) {
+            load.cmd("SCRIPT").arg("LOAD").arg(script.source());
+        }
+        let (mut loader, by_source) = (self.connection.clone(), call.by_source());
+        let loading = loader.send_packed_commands(&load, 0, load.len());
+        tokio::join!(biased; loading, self.ask(&by_source)).1
     }
 
     /// Splits the reply to a batch into the replies about its names.
