@@ -48,6 +48,7 @@ async fn a_stopped_majority_is_named_and_keeps_no_votes() {
     assert_eq!(error.kind(), ErrorKind::Quorum);
     assert!(error.may_have_acted() && error.is_retryable(), "{error:?}");
     assert_names(&error.to_string(), still, "does not reply");
+    assert!(error.to_string().contains("thousands of calls"), "the client may be the slow part: {error}");
     let error = within(LONG, "an answer", a.mutex(NAME).inspect()).await.expect_err("two are no majority");
     assert_names(&error.to_string(), still, "");
     still.iter().for_each(RedisServer::cont);

@@ -86,7 +86,7 @@ fn in_time<T: 'static>(shared: &Shared, node: usize, answer: Pending<Result<T, E
             answer = answer => answer,
             () = world.sleep(Duration::from_micros(OPEN_WITHIN_US)) => {
                 let error = unanswered();
-                Err(Error::new(error.kind(), format!("{at} {error}")))
+                Err(Error::new(error.kind(), format!("{at}: {error}")))
             }
         }
     })

@@ -76,7 +76,7 @@ pub(super) async fn open(links: Arc<Links>, node: usize) -> Result<(), Error> {
 
 /// Returns the error of a node that has not answered in time.
 pub(super) fn unanswered() -> Error {
-    Error::new(ErrorKind::Unreachable, "accepts connections but does not reply")
+    Error::new(ErrorKind::Unreachable, "it accepts connections but does not reply")
 }
 
 async fn connect(links: &Arc<Links>, node: usize) -> Result<(), Error> {

@@ -159,7 +159,7 @@ impl NodeStatus {
                 format!("has a clock that differs by more than {window_s} s from most others: correct it")
             }
             Self::Silent => "does not reply".into(),
-            Self::Unreachable(why) => why.clone(),
+            Self::Unreachable(why) => format!("is away: {why}"),
         }
     }
 

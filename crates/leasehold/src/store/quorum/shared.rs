@@ -221,7 +221,7 @@ impl Shared {
         Error::new(ErrorKind::Quorum, message)
     }
 
-    /// Says what to do if so many votes are missing, and nodes are in quarantine.
+    /// Says what to do if so many votes are missing: because of nodes in quarantine, or of nodes that reply too late.
     ///
     /// A new quorum needs to be initialized. If an operator initializes a quorum that was in use, there may be two holders:
     /// the nodes may have forgotten a lease that is held. A quorum looks new if all nodes are in quarantine, and none shows
@@ -240,6 +240,10 @@ impl Shared {
             Some(left_us) => {
                 let left_s = left_us.div_ceil(1_000_000);
                 format!("; wait: a majority votes in {left_s} s, and until then a lost lease may be held")
+            }
+            // The client itself needs time for each request.
+            None if missing == 0 || members.iter().any(|member| matches!(member.status(), NodeStatus::Silent)) => {
+                "; if this client makes thousands of calls at a time, make fewer".to_owned()
             }
             None => String::new(),
         }
