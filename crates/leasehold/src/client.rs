@@ -1,5 +1,6 @@
 //! The client of a store, and its builder.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -218,7 +219,8 @@ impl Leasehold {
         self.handle.session().begin_close();
         async move {
             let left = self.handle.session().closed().await;
-            Closed { left: left.iter().map(ToString::to_string).collect() }
+            let left: BTreeSet<String> = left.iter().map(ToString::to_string).collect();
+            Closed { left: Vec::from_iter(left) }
         }
     }
 }
@@ -236,8 +238,8 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// Returns the names of the leases whose release the store has not confirmed. Each of them ends when its lease
-    /// expires.
+    /// Returns the names of the leases whose release the store has not confirmed, each name once, in order. Each of these
+    /// leases ends when it expires.
     #[must_use]
     pub fn unconfirmed(&self) -> &[String] {
         &self.left

@@ -53,3 +53,16 @@ async fn read_and_die(server: &RedisServer) {
     let answer = link.apply(&Name::new(NAME).unwrap(), &Op::Acquire(acquire), Guess::default()).await.unwrap();
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_of_several_unconfirmed_leases_is_listed_once() {
+    let server = RedisServer::start();
+    let client = Leasehold::builder(&server.url()).lease(Duration::from_secs(30)).connect().await.unwrap();
+    let semaphore = client.semaphore(NAME, 3);
+    let _permits = [semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap()];
+    let _alone = client.mutex("a").lock().await.unwrap();
+    server.stop();
+    let closed = within(Duration::from_secs(6), "the end", client.close()).await;
+    server.cont();
+    assert_eq!(closed.unconfirmed(), ["a", NAME]);
+}
