@@ -37,7 +37,7 @@ fn a_seed_is_played_again_to_the_same_trace() {
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeded_flaws_are_found() {
-    for flaw in ["P12FromReceipt", "P13ReleaseOnce", "P15NoLook"] {
+    for flaw in ["P12FromReceipt", "P13ReleaseOnce", "P15NoRecheck"] {
         let played = lab(12).env("LEASEHOLD_MUTANT", flaw).output().unwrap();
         let output = String::from_utf8_lossy(&played.stdout);
         assert!(played.status.code() == Some(1) && output.contains("WRONG in seed"), "{flaw}: {output}");

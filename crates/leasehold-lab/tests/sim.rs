@@ -63,14 +63,14 @@ fn a_closed_pipe_causes_no_panic() {
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn a_failure_prints_the_command_that_plays_it_again() {
-    let found = sim(&["--mutant", "P15NoLook"]);
+    let found = sim(&["--mutant", "P15NoRecheck"]);
     let output = String::from_utf8_lossy(&found.stdout).into_owned();
-    let (_, again) = output.split_once("LEASEHOLD_MUTANT=P15NoLook cargo run").expect("the flaw and the command");
+    let (_, again) = output.split_once("LEASEHOLD_MUTANT=P15NoRecheck cargo run").expect("the flaw and the command");
     let (_, args) = again.trim().split_once(" -- ").expect("arguments");
-    let played = lab().args(args.split(' ')).env("LEASEHOLD_MUTANT", "P15NoLook").output().expect("it starts");
+    let played = lab().args(args.split(' ')).env("LEASEHOLD_MUTANT", "P15NoRecheck").output().expect("it starts");
     assert_eq!(played.status.code(), Some(1));
     let output = String::from_utf8_lossy(&played.stdout).into_owned();
-    assert!(output.contains("FAILED") && output.contains("LEASEHOLD_MUTANT=P15NoLook cargo run"), "{args}");
+    assert!(output.contains("FAILED") && output.contains("LEASEHOLD_MUTANT=P15NoRecheck cargo run"), "{args}");
 }
 
 /// The flaws that few seeds find: `sim --mutant all` tries the others, too.
@@ -86,7 +86,7 @@ fn seeded_flaws_are_found() {
         "P9Silent",
         "P9TellsNoHolder",
         "P12PushFromReceipt",
-        "P15NoLook",
+        "P15NoRecheck",
         "P16DropSilent",
         "P16InnerReleases",
         "P16LeaveKeeps",

@@ -53,7 +53,7 @@ pub const LABEL_MAX: usize = 256;
 /// The largest number of renewals in one script.
 pub const RENEW_BATCH: usize = 16;
 /// The longest time between two re-checks of a waiter, ± 20 %. The time is a third of its lease, and at most this.
-pub const LOOK_MAX_MS: u64 = 5_000;
+pub const RECHECK_MAX_MS: u64 = 5_000;
 /// The largest number of tokens that a grant reserves when it is made, its own included (K). A session can hand the
 /// lease on that often without a reply from the store. A range that is not reported back is burnt. At one token per
 /// microsecond the clock has passed it before the lease can have ended.
@@ -109,7 +109,7 @@ pub const fn run_silent_us(lease_us: u64) -> u64 {
 
 /// Returns the time between two re-checks of a waiter with a lease of `lease_ms`, ± 20 % (P15).
 #[must_use]
-pub const fn look_floor_ms(lease_ms: u64) -> u64 {
+pub const fn recheck_floor_ms(lease_ms: u64) -> u64 {
     let third = lease_ms / 3;
-    if third < LOOK_MAX_MS { third } else { LOOK_MAX_MS }
+    if third < RECHECK_MAX_MS { third } else { RECHECK_MAX_MS }
 }

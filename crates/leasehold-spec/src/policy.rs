@@ -116,7 +116,7 @@ pub(crate) fn gives_places_back(kind: Kind) -> bool {
 }
 
 /// Keeps the record of a kind that has waiters and no grant. Each of its waiters asks at least every
-/// [`LOOK_MAX_MS`](crate::limits::LOOK_MAX_MS).
+/// [`RECHECK_MAX_MS`](crate::limits::RECHECK_MAX_MS).
 pub(crate) fn keep_for_standing_waiter(resource: &mut Resource, now_us: u64) {
     if !resource.kind.has_holders() && resource.keep_until_us < keep_from(now_us) {
         resource.keep_until_us = keep_from(now_us) + RETENTION_US;

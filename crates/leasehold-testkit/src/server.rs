@@ -36,7 +36,7 @@ use tls::Tls;
 
 /// How long a server may take until it answers. It takes some 20 ms; a busy machine takes longer.
 const READY: Duration = Duration::from_secs(30);
-const LOOK: Duration = Duration::from_millis(3);
+const POLL: Duration = Duration::from_millis(3);
 /// How many ports are tried. A program that ignores our reservations can still take a reserved port.
 const STARTS: usize = 5;
 
@@ -356,7 +356,7 @@ impl RedisServer {
             if late {
                 return Err(NotStarted::Broken(format!("no answer in {READY:?}:\n{}", self.log_end())));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
     }
 

@@ -69,17 +69,17 @@ impl Bench<'_> {
 
     /// A leader hands over to somebody who is not there: the script looks at each candidate, and changes nothing.
     fn absent_candidate(&mut self, candidates: usize) -> f64 {
-        const LOOKS: u32 = 20;
+        const REPEATS: u32 = 20;
         self.command(&["FLUSHALL"]);
         let name = self.names[0].clone();
         let (ids, token) = self.queue(&name, candidates);
         let mut spent = 0.0;
-        for _ in 0..LOOKS {
+        for _ in 0..REPEATS {
             let (answer, us) = self.ask(&Op::HandTo { id: ids[0], token, label: "nobody".into() });
             assert!(answer.starts_with("NOWAITER"), "{answer}");
             spent += us;
         }
-        spent / f64::from(LOOKS)
+        spent / f64::from(REPEATS)
     }
 
     /// In each turn the first waiter is notified, spends the notification, and another one comes.

@@ -260,7 +260,7 @@ impl<'a> Bench<'a> {
             ("acquire, held: first waiter", 3, &queue, none),
             ("acquire, second waiter", 4, &queue, others),
             ("acquire, third waiter, wrong guess", 5, &queue, none),
-            ("acquire, a look", 5, &queue, others),
+            ("acquire, a re-check", 5, &queue, others),
         ] {
             let request = self.acquire(&name, id(counter, 1), patience, guess);
             let (answer, calls) = self.counted(&request);

@@ -19,7 +19,7 @@ use super::{Report, Span, Spec, Tally, cpu_us, start};
 use crate::error::{Context, Result};
 use crate::system::{Client, LeaseholdFair, Lock};
 
-const LOOK: Duration = Duration::from_millis(5);
+const POLL: Duration = Duration::from_millis(5);
 
 /// The state that the tasks share.
 struct Queue {
@@ -75,7 +75,7 @@ impl Queue {
     /// Returns once as many clients wait.
     async fn fill(&self, waiters: usize) -> Result<()> {
         while self.lock.inspect().await.context("inspecting the queue")?.waiters < waiters {
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::{Report, Spec, Tally, cpu_us, now_us, start};
 use crate::error::{Context, Result};
 use crate::system::Lock;
 
-const LOOK: Duration = Duration::from_millis(1);
+const POLL: Duration = Duration::from_millis(1);
 
 /// Holds until the signal to release.
 pub(super) async fn hold(spec: &Spec, lease_ms: u64) -> Result<Report> {
@@ -48,7 +48,7 @@ async fn mutex(spec: &Spec, lease_ms: u64) -> Result<Mutex> {
 
 async fn queued(mutex: &Mutex) -> Result<()> {
     while mutex.inspect().await.context("inspecting the queue")?.waiters == 0 {
-        sleep(LOOK).await;
+        sleep(POLL).await;
     }
     Ok(())
 }

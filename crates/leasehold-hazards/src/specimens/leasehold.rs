@@ -76,7 +76,7 @@ impl Leasehold {
                 Outcome::Queued { ticket: place, .. } => ticket = Some(place),
                 _ => {}
             }
-            let floor_ms = limits::look_floor_ms(self.lease_ms);
+            let floor_ms = limits::recheck_floor_ms(self.lease_ms);
             client.message(left_ms.map_or(floor_ms, |left_ms| left_ms.min(floor_ms))).await;
         }
     }

@@ -38,7 +38,7 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant::P13ReleaseOnce,
     Mutant::P14FirstLeave,
     Mutant::P14IgnoresGhost,
-    Mutant::P15NoLook,
+    Mutant::P15NoRecheck,
     Mutant::P16DropSilent,
     Mutant::P16LeaveKeeps,
     Mutant::P16ReentersLost,

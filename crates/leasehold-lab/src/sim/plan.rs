@@ -6,7 +6,7 @@
 //! anew. So is the handing on inside clients: in some seeds many tasks of each client want one lease for a moment, all
 //! of the time, and in some no client hands anything on.
 
-use leasehold_spec::limits::{RANGE_MAX, look_floor_ms, run_silent_us};
+use leasehold_spec::limits::{RANGE_MAX, recheck_floor_ms, run_silent_us};
 
 use super::kind::Kind;
 use super::quorum::Settings;
@@ -304,7 +304,7 @@ impl Plan {
 
     /// Returns the time within which a waiter re-checks (P15).
     pub(super) fn recheck_us(&self) -> u64 {
-        look_floor_ms(self.lease_max_us() / 1000) * 1000 * 6 / 5
+        recheck_floor_ms(self.lease_max_us() / 1000) * 1000 * 6 / 5
     }
 
     /// Returns the time within which a healthy store answers.

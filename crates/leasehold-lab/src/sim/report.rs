@@ -192,7 +192,7 @@ pub(super) fn print_failure(seed: u64, is_quorum: bool, hash: u64, wrong: &[Stri
 const ELSEWHERE: &[Mark] = &[
     Mark::QueueFull,
     Mark::PassedSilent,
-    Mark::ToldGone,
+    Mark::GoneReply,
     Mark::RunLengthened,
     Mark::NextHadGone,
     // No client of the simulation names another kind or number.

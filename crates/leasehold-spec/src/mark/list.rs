@@ -185,15 +185,15 @@ marks! {
     /// A request was answered whose attempt had been given up meanwhile.
     AnswerToReturning,
     /// P15: a re-check found that the attempt had been granted. The push was lost, or is late.
-    LookGranted,
+    RecheckGranted,
     /// P15: a re-check had to join the queue again.
-    LookReentered,
+    RecheckReentered,
     /// P15: the other waiters for that name were made to re-check.
     Rallied,
     /// P4: a reply reported that the request of the session was late.
-    ToldLate,
+    LateReply,
     /// P3: a reply reported that the ID of the session's attempt is used up.
-    ToldGone,
+    GoneReply,
     /// P8: the memory of the store is full, and a settle took the place of a re-check.
     MemoryFullSettle,
     /// P8: the memory of the store is full, and an acquire was refused.

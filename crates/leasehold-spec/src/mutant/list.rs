@@ -44,6 +44,8 @@ pub enum Mutant {
     P7ForgetsLapse,
     /// P8: the client does not send a script again that the server has forgotten.
     P8ForgetsScripts,
+    /// P8: the client loads only the script that the server missed, and not that of the release.
+    P8LoadsOneScript,
     /// P9: answers do not report that others wait.
     P9Silent,
     /// P8: the braces of a name stay in its key, and end the hash tag early.
@@ -89,7 +91,7 @@ pub enum Mutant {
     /// P14: a push for an unknown ID is ignored.
     P14IgnoresGhost,
     /// P15: a waiter relies on its push alone.
-    P15NoLook,
+    P15NoRecheck,
     /// P15: nobody re-checks after a reconnect.
     P15NoResync,
     /// P16: the lease of a dropped guard is renewed forever.

@@ -4,7 +4,7 @@ use crate::answer::{Contention, Delivery, Event, Rest};
 use crate::env::Env;
 use crate::grant::{Grant, GrantState};
 use crate::id::{Token, allowed_range};
-use crate::limits::look_floor_ms;
+use crate::limits::recheck_floor_ms;
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::Hears;
@@ -23,7 +23,7 @@ pub(super) fn reason_to_skip(resource: &Resource, env: &Env<'_>, entry: &Entry) 
     if resource.lapses.iter().any(|lapse| lapse.session == entry.id.session && seen_us < lapse.at_us) {
         return Some(Mark::PassedLapsed);
     }
-    let silent_us = 3 * look_floor_ms(entry.lease_ms) * 1000;
+    let silent_us = 3 * recheck_floor_ms(entry.lease_ms) * 1000;
     match entry.hears {
         Hears::Listens if (env.attached)(entry.id.session) || is_on(Mutant::P6GrantsDetached) => None,
         Hears::Listens => Some(Mark::PassedDetached),

@@ -1,6 +1,6 @@
 //! Condition variables (P41 to P43): notifications are leased, and pass on unless they are spent.
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, LOOK_MAX_MS, RETENTION_MS, SETTLE_STEPS};
+use leasehold_spec::limits::{CLAIM_MIN_MS, RECHECK_MAX_MS, RETENTION_MS, SETTLE_STEPS};
 use leasehold_spec::{
     Acquire, Answer, Delivery, Event, GrantId, Joined, Kind, Op, Outcome, Patience, Refusal, Rest, Take, Token, Was,
 };
@@ -215,7 +215,7 @@ fn a_record_lives_as_long_as_a_waiter_asks() {
     let mut world = World::new();
     let first = wait(&mut world, id(1, 1));
     for _ in 0..100 {
-        world.pass(LOOK_MAX_MS * 6 / 5);
+        world.pass(RECHECK_MAX_MS * 6 / 5);
         let answer = recheck(&mut world, id(1, 1), first);
         assert!(matches!(answer.outcome, Outcome::Queued { joined: Joined::Before, .. }), "{answer:?}");
         assert_eq!(ticket(&answer), first);

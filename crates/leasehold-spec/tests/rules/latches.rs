@@ -1,6 +1,6 @@
 //! Latches (P44): each count-down counts once, and for the latch that it saw.
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, COUNTS_MAX, LOOK_MAX_MS, NOT_AFTER_MAX_US, RETENTION_MS};
+use leasehold_spec::limits::{CLAIM_MIN_MS, COUNTS_MAX, NOT_AFTER_MAX_US, RECHECK_MAX_MS, RETENTION_MS};
 use leasehold_spec::{Event, GrantId, Joined, Kind, Op, Outcome, Refusal, Rest, Take, Token};
 
 use crate::world::{World, granted, id, ticket};
@@ -133,8 +133,8 @@ fn a_latch_is_kept() {
     assert_eq!(create(&mut world, 0), ABSENT);
     let latch = born(&create(&mut world, 1));
     ticket(&world.take(id(3, 1), Take::OPEN_LATCH));
-    for _ in 0..(3 * KEEP_MS / LOOK_MAX_MS) {
-        world.pass(LOOK_MAX_MS);
+    for _ in 0..(3 * KEEP_MS / RECHECK_MAX_MS) {
+        world.pass(RECHECK_MAX_MS);
         ticket(&world.take(id(3, 1), Take::OPEN_LATCH));
     }
     assert_eq!(count(&mut world, id(1, 1), latch), 0);

@@ -15,7 +15,7 @@ use super::{Backend, Cell, HandOver, Primitive, Running};
 /// of threads that must all have had a turn: a second or two, with TLS and an unoptimized build.)
 pub(super) const SOON: Duration = Duration::from_secs(60);
 /// The interval of polls of a state that sends no event.
-const LOOK: Duration = Duration::from_millis(2);
+const POLL: Duration = Duration::from_millis(2);
 
 pub(super) struct Stage {
     running: Arc<Running>,
@@ -162,10 +162,10 @@ impl Stage {
 pub(super) async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let looking = async {
         // Ever more rarely: to look at a thousand waiters keeps a small machine busy.
-        let mut pause = LOOK;
+        let mut pause = POLL;
         while !done().await {
             tokio::time::sleep(pause).await;
-            pause = (pause * 3 / 2).min(32 * LOOK);
+            pause = (pause * 3 / 2).min(32 * POLL);
         }
     };
     assert!(tokio::time::timeout(SOON, looking).await.is_ok(), "in vain: {what}");
@@ -184,7 +184,7 @@ pub(super) async fn renewal(guard: &Guard, within: Duration) -> Duration {
     let mut least = guard.remaining();
     let waiting = async {
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL).await;
             let remaining = guard.remaining();
             if remaining > least {
                 return least;

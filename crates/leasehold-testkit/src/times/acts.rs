@@ -14,7 +14,7 @@ use super::party::{Client, Held, Lock};
 use super::playing::{Gate, SOON};
 use super::{Call, Cell, Weather};
 
-const LOOK: Duration = Duration::from_millis(1);
+const POLL: Duration = Duration::from_millis(1);
 
 /// Another client of the store: it holds, releases, revokes and inspects.
 #[derive(Clone)]
@@ -36,7 +36,7 @@ impl Rival {
             if begun.elapsed() > SOON {
                 return Err(format!("in vain for {SOON:?}: {found:?}"));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold_spec::limits::LOOK_MAX_MS;
+use leasehold_spec::limits::RECHECK_MAX_MS;
 use leasehold_spec::mutant::{Mutant, is_on};
 
 use super::{Election, Leader};
@@ -65,7 +65,7 @@ impl Observer {
                 }
                 return Ok(leader);
             }
-            let pace = (acquirer.lease_length() / 3).min(Duration::from_millis(LOOK_MAX_MS));
+            let pace = (acquirer.lease_length() / 3).min(Duration::from_millis(RECHECK_MAX_MS));
             let pace = left.map_or(pace, |left| pace.min(left + Duration::from_millis(2)));
             if let Some(notified) = notified {
                 notified.spend();

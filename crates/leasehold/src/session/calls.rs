@@ -214,7 +214,7 @@ async fn ask(name: &Name, mut first: Box<Outgoing>, number: u64, mut waiting: Wa
 /// Sends an acquire behind what is in its way. All are sent before any is answered: one round trip.
 async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) -> Reply {
     let mut acquire = send(shared, name, &first.op, &first.request, first.guess);
-    let Predecessors { to_send, are_sent } = take(&mut first.before);
+    let Predecessors { to_send, sent_by_thread } = take(&mut first.before);
     // If this future is dropped, the thread repeats a release without a reply.
     let mut releases: Vec<_> = to_send
         .into_iter()
@@ -232,7 +232,7 @@ async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) 
             false
         });
     };
-    for is_sent in are_sent {
+    for is_sent in sent_by_thread {
         let _sent_or_over = is_sent.await;
     }
     poll_fn(|context| {

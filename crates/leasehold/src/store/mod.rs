@@ -250,7 +250,7 @@ pub enum Message {
     /// The store made a grant or revoked it, or others wait for it.
     Delivery(Name, Delivery),
     /// The holder of this name has died: waiters re-check the name.
-    Look(Name),
+    Recheck(Name),
     /// The lease on this name ends earlier than an answer said. A waiter has to re-check then.
     Ending {
         /// The name.
@@ -270,7 +270,7 @@ pub enum Message {
         since_us: u64,
     },
     /// Some grants may have ended, or a message was unreadable and may have been a grant: re-check all names.
-    LookAtAll,
+    RecheckAll,
     /// The link is gone, and no more messages arrive.
     Detached,
 }

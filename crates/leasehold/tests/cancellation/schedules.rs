@@ -34,7 +34,7 @@ fn close(harness: &Harness, client: Leasehold) {
 // A re-check was in flight when a message granted the lock to its waiter. The grant expired, because no claim got
 // through. Then the store executed the re-check, and granted the same attempt again, for a whole lease. The next
 // release named the first token, and got NotHeld. That closed the attempt, and nobody held the second grant.
-on_all_stores!(a_look_behind_a_lapsed_grant_leaves_nothing, |harness| {
+on_all_stores!(a_recheck_behind_a_lapsed_grant_leaves_nothing, |harness| {
     let (subject, other) = (harness.connect("subject"), harness.connect_straight("other"));
     let (ours, theirs) = (subject.mutex("a").lease(LEASE), other.mutex("a"));
     let held = try_lock(&harness, &theirs).expect("free");

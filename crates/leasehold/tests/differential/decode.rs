@@ -9,7 +9,7 @@ use leasehold_testkit::{Resp, Value};
 use crate::decode_pool::pool;
 
 /// Reads a key in one round trip, unless its value is long: type, value, and end (ms since 1970).
-const LOOK: &str = "local kind, key = redis.call('TYPE', KEYS[1]).ok, KEYS[1]
+const READ: &str = "local kind, key = redis.call('TYPE', KEYS[1]).ok, KEYS[1]
 local value = false
 if kind == 'string' then value = redis.call('GET', key) end
 if kind == 'hash' and redis.call('HLEN', key) < 500 then value = redis.call('HGETALL', key) end
@@ -36,8 +36,8 @@ pub(crate) enum Encoding {
 
 /// Returns the record that is stored under the key. `None` if the key does not exist.
 pub(crate) fn look(resp: &mut Resp, key: &str) -> Result<Option<Stored>, String> {
-    let answer = resp.command(&["EVAL", LOOK, "1", key]);
-    let Some([kind, value, expires]) = answer.items() else { return Err(format!("not a look: {answer:?}")) };
+    let answer = resp.command(&["EVAL", READ, "1", key]);
+    let Some([kind, value, expires]) = answer.items() else { return Err(format!("not such a reply: {answer:?}")) };
     let (resource, encoding) = match kind.text() {
         Some("none") => return Ok(None),
         Some("string") => {

@@ -80,7 +80,7 @@ impl Rig {
         let receive = inbox.receiver();
         let on_message = Arc::new(move |message| match message {
             Message::Delivery(name, delivery) => receive((name, delivery)),
-            Message::LookAtAll | Message::Look(_) | Message::Ending { .. } | Message::Shortened { .. } => {
+            Message::RecheckAll | Message::Recheck(_) | Message::Ending { .. } | Message::Shortened { .. } => {
                 panic!("garbage in an inbox")
             }
             // The link is dropped with the rig, and not before.

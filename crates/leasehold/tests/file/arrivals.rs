@@ -57,7 +57,7 @@ async fn p27_only_acquires_wait_for_acquires() {
     let releasing = sent(async move { released.release().await.unwrap() });
     flock(&turn, FlockOperation::Unlock).unwrap();
 
-    assert_eq!(within(LONG, "a look", last).await.holder(), None, "a look waits for no arrival");
+    assert_eq!(within(LONG, "the inspection", last).await.holder(), None, "an inspection waits for no arrival");
     assert!(!within(LONG, "the names", names).await.contains(&"arrives 49".to_owned()), "nor does a list of names");
     assert_eq!(within(LONG, "a revocation", revoking).await, Revoked::Within(Duration::ZERO));
     assert_eq!(within(LONG, "a release", releasing).await, Released::Released);

@@ -31,7 +31,7 @@ pub(crate) fn acquire_as(id: GrantId, patience: Patience) -> Op {
     Op::Acquire(Acquire { id, take: Take::MUTEX, lease_ms, range: 1, not_after_us: u64::MAX, patience, label })
 }
 
-pub(crate) fn queue() -> Op {
+pub(crate) fn queued_acquire() -> Op {
     let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
     acquire(Patience::Queue(place))
 }
@@ -41,12 +41,12 @@ pub(crate) async fn apply(link: &Arc<dyn Link>, op: &Op) -> Answer {
 }
 
 pub(crate) async fn granted_to(link: &Arc<dyn Link>) -> Token {
-    let answer = apply(link, &queue()).await;
+    let answer = apply(link, &queued_acquire()).await;
     let Outcome::Granted { token, .. } = answer.outcome else { panic!("{answer:?}") };
     token
 }
 
-pub(crate) fn votes_for(node: &Voter) -> Option<Token> {
+pub(crate) fn token_voted_for(node: &Voter) -> Option<Token> {
     node.record("a").grant.filter(|granted| granted.id == ID).map(|granted| granted.token)
 }
 

@@ -14,7 +14,7 @@ use leasehold_testkit::wait_until;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::linked::{
-    ID, LEASE_MS, SOON, acquire, acquire_as, apply, granted_to, link_and_lane, name, queue, votes_for,
+    ID, LEASE_MS, SOON, acquire, acquire_as, apply, granted_to, link_and_lane, name, queued_acquire, token_voted_for,
 };
 use crate::played::{client, granted, voters};
 use crate::shy::{Hasty, Shy};
@@ -85,9 +85,9 @@ async fn a_refused_release_is_repeated() {
     wait_until("all have voted", SOON, || granted(&voters, "a") == 3);
     let released = apply(&link, &Op::Release { id: ID, token, used: token }).await;
     assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
-    assert_eq!(votes_for(&voters.nodes[0]), Some(token));
+    assert_eq!(token_voted_for(&voters.nodes[0]), Some(token));
     refuses.store(false, Ordering::SeqCst);
-    wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
+    wait_until("it is given back", SOON, || token_voted_for(&voters.nodes[0]).is_none());
     assert_eq!(nodes[0].opened(), 1, "the link is the same");
 }
 
@@ -100,12 +100,12 @@ async fn a_caller_without_a_runtime_leaves_no_votes() {
     link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
     let token = granted_to(&link).await;
     wait_until("all have voted", SOON, || granted(&voters, "a") == 5);
-    nodes[3..].iter().for_each(|node| node.hesitate(true));
+    nodes[3..].iter().for_each(|node| node.delay_requests());
     let here = Arc::clone(&link);
     let release = move || pollster::block_on(apply(&here, &Op::Release { id: ID, token, used: token }));
     let released = std::thread::spawn(release).join().unwrap();
     assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
-    nodes[3..].iter().for_each(|node| node.hesitate(false));
+    nodes[3..].iter().for_each(|node| node.send_delayed());
     wait_until("it is given back", SOON, || granted(&voters, "a") == 0);
 }
 
@@ -121,13 +121,13 @@ fn a_runtime_that_ends_leaves_no_votes() {
         (link, token)
     });
     wait_until("all have voted", SOON, || granted(&voters, "a") == 5);
-    nodes[3..].iter().for_each(|node| node.hesitate(true));
+    nodes[3..].iter().for_each(|node| node.delay_requests());
     let ends = Builder::new_current_thread().enable_all().build().unwrap();
     let released = ends.block_on(apply(&link, &Op::Release { id: ID, token, used: token }));
     assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
     drop(ends);
     assert_eq!(granted(&voters, "a"), 2);
-    nodes[3..].iter().for_each(|node| node.hesitate(false));
+    nodes[3..].iter().for_each(|node| node.send_delayed());
     wait_until("the votes have gone back", SOON, || granted(&voters, "a") == 0);
 }
 
@@ -155,9 +155,9 @@ fn the_sessions_link_pays_the_debts_of_an_ended_lane() {
     });
     drop(ends);
     assert!(lane.is_closed() && !link.is_closed());
-    assert!(votes_for(&voters.nodes[0]).is_some());
+    assert!(token_voted_for(&voters.nodes[0]).is_some());
     refuses.store(false, Ordering::SeqCst);
-    wait_until("the vote has gone back", SOON, || votes_for(&voters.nodes[0]).is_none());
+    wait_until("the vote has gone back", SOON, || token_voted_for(&voters.nodes[0]).is_none());
 }
 
 /// A runtime stands still before it reads the answers of nodes to a release, and its link is closed. It is unknown whether
@@ -203,18 +203,18 @@ async fn a_closed_link_repeats_unanswered_releases() {
 async fn a_closed_link_begins_no_round() {
     let voters = voters(3);
     let (nodes, link, lane) = link_and_lane(&voters).await;
-    nodes.iter().for_each(|node| node.hesitate(true));
+    nodes.iter().for_each(|node| node.delay_requests());
     let asked = tokio::spawn(lane.apply(&name(), &acquire(Patience::Try), Guess::default()));
     tokio::time::sleep(Duration::from_millis(40)).await;
     lane.close();
     // A node has 50 ms to answer. In this time the closed link could begin several rounds, although it has no node.
     let again = tokio::spawn(link.apply(&name(), &acquire(Patience::Try), Guess::default()));
     tokio::time::sleep(Duration::from_millis(35)).await;
-    nodes.iter().for_each(|node| node.hesitate(false));
+    nodes.iter().for_each(|node| node.send_delayed());
     let answer = again.await.unwrap().unwrap();
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
     assert!(asked.await.unwrap().is_err());
-    wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| votes_for(node).is_some()));
+    wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| token_voted_for(node).is_some()));
 }
 
 /// A lease is revoked at two of three nodes. The first two answers to a round come from a revoked node and from the third
@@ -241,11 +241,11 @@ async fn a_refusal_after_the_decision_shows_when_a_majority_is_free() {
         let said = node.ask("a", &Request::Revoke { holder, token, grace_ms: 1_000 }).said;
         assert!(matches!(said, Said::Revoking { .. }), "{said:?}");
     }
-    nodes[1].hesitate(true);
-    let queued = apply(&link, &queue()).await;
+    nodes[1].delay_requests();
+    let queued = apply(&link, &queued_acquire()).await;
     let Outcome::Queued { left_us, .. } = queued.outcome else { panic!("{queued:?}") };
     assert!(left_us > 5_000_000, "by the first two answers: {left_us} µs");
-    nodes[1].hesitate(false);
+    nodes[1].send_delayed();
     wait_until("the session is notified", SOON, || !told.lock().unwrap().is_empty());
     let left_us = told.lock().unwrap()[0].saturating_sub(Real::world().now_us());
     assert!(left_us <= 1_000_000, "{left_us} µs");
@@ -259,11 +259,11 @@ async fn the_releases_of_a_closing_client_reach_all_nodes() {
     let client = Leasehold::builder("").lease(Duration::from_secs(5)).connect_to(store, Real::world()).await.unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
     wait_until("all have voted", SOON, || granted(&voters, "a") == 5);
-    nodes[3..].iter().for_each(|node| node.hesitate(true));
+    nodes[3..].iter().for_each(|node| node.delay_requests());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let closing = tokio::spawn(client.close());
     tokio::time::sleep(Duration::from_millis(20)).await;
-    nodes[3..].iter().for_each(|node| node.hesitate(false));
+    nodes[3..].iter().for_each(|node| node.send_delayed());
     assert!(closing.await.unwrap().unconfirmed().is_empty());
     assert_eq!(granted(&voters, "a"), 0, "the votes are gone when the client is closed");
 }
@@ -308,7 +308,8 @@ async fn a_renewal_expires_when_its_caller_gives_up() {
     assert!(late_us <= 1_000_000, "a node carries it out for {late_us} µs more");
 }
 
-/// A node that never received a request has no vote to give back, so there is no debt that could replace another debt.
+/// A node that never received a request has no vote to give back, so there is no pending return that could replace
+/// another debt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn debts_to_a_node_that_is_away_for_long_stay() {
     let voters = voters(3);
@@ -326,9 +327,9 @@ async fn debts_to_a_node_that_is_away_for_long_stay() {
         let Outcome::Granted { token, .. } = answer.outcome else { panic!("{answer:?}") };
         apply(&link, &Op::Release { id, token, used: token }).await;
     }
-    assert_eq!(votes_for(&voters.nodes[0]), Some(token));
+    assert_eq!(token_voted_for(&voters.nodes[0]), Some(token));
     voters.nodes[0].be(Mood::Answers);
-    wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
+    wait_until("it is given back", SOON, || token_voted_for(&voters.nodes[0]).is_none());
 }
 
 /// A round is lost, and the connection breaks while its only vote is given back.
@@ -344,12 +345,12 @@ async fn the_vote_of_a_lost_round_is_owed_until_its_node_answers() {
     let busy = apply(&link, &acquire(Patience::Try)).await;
     assert!(matches!(busy.outcome, Outcome::Busy { .. }), "{busy:?}");
     wait_until("it has received the release", SOON, || asked.load(Ordering::SeqCst) > 0);
-    assert!(votes_for(&voters.nodes[0]).is_some());
+    assert!(token_voted_for(&voters.nodes[0]).is_some());
     refuses.store(false, Ordering::SeqCst);
-    wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
+    wait_until("it is given back", SOON, || token_voted_for(&voters.nodes[0]).is_none());
 }
 
-/// The debt belongs to a lost grant. When it is paid, the same attempt has been granted again.
+/// The vote belongs to a lost grant. When it is given back, the same attempt has been granted again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_debt_does_not_end_a_later_vote_of_the_same_attempt() {
     let voters = voters(3);
@@ -364,17 +365,17 @@ async fn a_debt_does_not_end_a_later_vote_of_the_same_attempt() {
     let renew = Renew { id: ID, token: first, from: From::Now, lease_ms: LEASE_MS, not_after_us };
     let lost = apply(&link, &Op::Renew(renew)).await;
     assert!(matches!(lost.outcome, Outcome::Lost { how: LostHow::NotHeld }), "{lost:?}");
-    assert_eq!(votes_for(&voters.nodes[0]), Some(first), "it has refused");
+    assert_eq!(token_voted_for(&voters.nodes[0]), Some(first), "it has refused");
     let second = granted_to(&link).await;
-    wait_until("all have voted again", SOON, || voters.nodes.iter().all(|node| votes_for(node) == Some(second)));
+    wait_until("all have voted again", SOON, || voters.nodes.iter().all(|node| token_voted_for(node) == Some(second)));
     assert!(second > first);
     refuses.store(false, Ordering::SeqCst);
     let before = asked.load(Ordering::SeqCst);
     opened_anew(&voters, &nodes, &link).await;
-    wait_until("the debt is paid", SOON, || asked.load(Ordering::SeqCst) > before);
-    // The debt is first on the same link.
+    wait_until("the vote is given back", SOON, || asked.load(Ordering::SeqCst) > before);
+    // The return is first on the same link.
     apply(&link, &Op::Inspect).await;
-    assert!(voters.nodes.iter().all(|node| votes_for(node) == Some(second)), "the votes are for the later grant");
+    assert!(voters.nodes.iter().all(|node| token_voted_for(node) == Some(second)), "the votes are for the later grant");
 }
 
 /// The client holds the lease. It has ended at the nodes, which have voted for another client. A re-check finds that out,
@@ -386,10 +387,10 @@ async fn a_re_check_asks_again_for_a_grant_that_has_ended_at_the_nodes() {
     let link = store.open().await.unwrap();
     let granted = grants(&link).await;
     let first = granted_to(&link).await;
-    wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| votes_for(node) == Some(first)));
+    wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| token_voted_for(node) == Some(first)));
     voters.nodes.iter().for_each(|node| give_back(node, ID));
     taken(&voters.nodes);
-    let looked = apply(&link, &queue()).await;
+    let looked = apply(&link, &queued_acquire()).await;
     assert!(matches!(looked.outcome, Outcome::Queued { .. }), "{looked:?}");
     wait_until("it waits", SOON, || voters.nodes.iter().all(|node| node.record("a").queue.len() == 1));
     voters.nodes.iter().for_each(|node| give_back(node, STRANGER));
@@ -397,7 +398,7 @@ async fn a_re_check_asks_again_for_a_grant_that_has_ended_at_the_nodes() {
     let second = granted.lock().unwrap()[0];
     assert!(second > first, "{second} after {first}");
     // The third node may still have had the vote of the other client when most nodes called.
-    assert!(voters.nodes.iter().filter(|node| votes_for(node) == Some(second)).count() >= 2);
+    assert!(voters.nodes.iter().filter(|node| token_voted_for(node) == Some(second)).count() >= 2);
 }
 
 /// All nodes have answered a round of a lane (the token is too small), and the caller is not polled. The lane is closed.
@@ -418,7 +419,7 @@ async fn a_closed_link_keeps_an_attempt_in_the_queues_that_waits_by_another() {
     // The answers have arrived, and the runtime of the lane stands still.
     let (go_on, stands) = tokio::sync::watch::channel(false);
     nodes.iter().for_each(|node| node.withhold(Some(stands.clone())));
-    let mut asked = lane.apply(&name(), &queue(), Guess::default());
+    let mut asked = lane.apply(&name(), &queued_acquire(), Guess::default());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(asked.as_mut().poll(&mut context).is_pending());
     assert!(voters.nodes.iter().all(|node| node.asked() == 2), "all nodes have received the round");
@@ -427,7 +428,7 @@ async fn a_closed_link_keeps_an_attempt_in_the_queues_that_waits_by_another() {
 
     // Meanwhile another client holds the lock. The session's link asks, and waits.
     taken_ahead(&voters.nodes, 4_000_000);
-    let queued = apply(&link, &queue()).await;
+    let queued = apply(&link, &queued_acquire()).await;
     assert!(matches!(queued.outcome, Outcome::Queued { .. }), "{queued:?}");
     let waiters = || voters.nodes.iter().map(|node| node.record("a").queue.len()).collect::<Vec<_>>();
     assert_eq!(waiters(), [1, 1, 1], "it waits at all nodes");

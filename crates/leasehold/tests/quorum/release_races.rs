@@ -1,6 +1,8 @@
 //! Requests and messages that cross a release: they are sent on other connections, and arrive in any order.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::seam::node::NoVote;
@@ -12,7 +14,7 @@ use leasehold_testkit::voters::{Mood, Voter, Voters};
 use leasehold_testkit::wait_until;
 use tokio::task::JoinHandle;
 
-use crate::linked::{ID, LEASE_MS, SOON, apply, granted_to, link_and_lane, name, votes_for};
+use crate::linked::{ID, LEASE_MS, SOON, apply, granted_to, link_and_lane, name, token_voted_for};
 use crate::played::{client, granted, voters};
 use crate::shy::Shy;
 
@@ -50,18 +52,18 @@ impl Setup {
     /// at the nodes. Returns the task.
     async fn release(&self, guard: Guard) -> JoinHandle<Released> {
         let attempt = self.voters.nodes[0].record("a").grant.expect("it is held").id;
-        self.nodes.iter().for_each(|node| node.hesitate(true));
+        self.nodes.iter().for_each(|node| node.delay_requests());
         let releasing = tokio::spawn(async { guard.release().await.unwrap() });
-        wait_until("the release is on its way", SOON, || self.nodes.iter().all(|node| node.delays()));
+        wait_until("the release is on its way", SOON, || self.nodes.iter().all(|node| node.has_delayed()));
         for node in &self.nodes {
-            node.hesitate_no_longer();
+            node.delay_no_new_requests();
             call(node, attempt);
         }
         releasing
     }
 
     fn send_releases(&self) {
-        self.nodes.iter().for_each(|node| node.hesitate(false));
+        self.nodes.iter().for_each(|node| node.send_delayed());
     }
 }
 
@@ -81,18 +83,20 @@ async fn a_late_call_does_not_make_a_release_look_like_a_loss() {
     wait_until("no vote stays", SOON, || granted(&setup.voters, "a") == 0);
 }
 
-/// Asserts that another client is granted the lock only after the minimum hold.
+/// Asserts that another client is granted the lock only after the minimum hold, and before the lease would end. The
+/// lock was acquired after `held`.
 async fn assert_minimum_hold(setup: &Setup, held: Instant) {
     let b = client(&setup.voters).await;
     let next = tokio::time::timeout(SOON, b.mutex("a").lock()).await.expect("the cool-down ends").unwrap();
-    assert!(held.elapsed() >= HOLD, "{:?} after the grant", held.elapsed());
+    let after = held.elapsed();
+    assert!(after >= HOLD && after < LEASE - HOLD, "{after:?} after the acquire");
     assert_eq!(next.release().await.unwrap(), Released::Released);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p23_a_late_call_does_not_end_a_minimum_hold() {
     let setup = Setup::new().await;
-    let (guard, held) = (setup.lock(HOLD).await, Instant::now());
+    let (held, guard) = (Instant::now(), setup.lock(HOLD).await);
     let releasing = setup.release(guard).await;
     setup.send_releases();
     assert_eq!(releasing.await.unwrap(), Released::Released);
@@ -103,7 +107,7 @@ async fn p23_a_late_call_does_not_end_a_minimum_hold() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p23_a_release_that_is_given_up_does_not_end_a_minimum_hold() {
     let setup = Setup::new().await;
-    let (guard, held) = (setup.lock(HOLD).await, Instant::now());
+    let (held, guard) = (Instant::now(), setup.lock(HOLD).await);
     let releasing = setup.release(guard).await;
     releasing.abort();
     assert!(releasing.await.unwrap_err().is_cancelled());
@@ -128,9 +132,9 @@ async fn p23_a_late_call_does_not_end_a_minimum_hold_at_a_slow_node() {
     let (nodes, _link, lane) = link_and_lane(&voters).await;
     let token = granted_to(&lane).await;
     wait_until("all have voted", SOON, || granted(&voters, "a") == 3);
-    nodes[2].hesitate(true);
+    nodes[2].delay_requests();
     cool_down(&lane, token).await;
-    nodes[2].hesitate_no_longer();
+    nodes[2].delay_no_new_requests();
     call(&nodes[2], ID);
     await_cool_down(&voters.nodes[2]);
 }
@@ -154,20 +158,20 @@ async fn p23_a_late_call_does_not_end_a_minimum_hold_at_a_lost_node() {
 async fn late_vote(release: impl AsyncFnOnce(&[Arc<Shy>], Arc<dyn Link>, Arc<dyn Link>, Token)) -> bool {
     let voters = voters(3);
     let (nodes, link, lane) = link_and_lane(&voters).await;
-    nodes[2].hesitate_to_vote();
+    nodes[2].delay_vote_requests();
     let token = granted_to(&lane).await;
     release(&nodes, link, Arc::clone(&lane), token).await;
     wait_until("no node has voted", SOON, || granted(&voters, "a") == 0);
     let asked = voters.nodes[2].asked();
-    nodes[2].hesitate(false);
+    nodes[2].send_delayed();
     wait_until("the third node is asked", SOON, || voters.nodes[2].asked() > asked);
     let has_voted = voters.nodes[2].record("a").highest >= token;
-    wait_until("no vote stays", SOON, || votes_for(&voters.nodes[2]).is_none());
+    wait_until("no vote stays", SOON, || token_voted_for(&voters.nodes[2]).is_none());
     has_voted
 }
 
-/// Repeats it until the third node has voted.
-async fn assert_returned(release: impl AsyncFn(&[Arc<Shy>], Arc<dyn Link>, Arc<dyn Link>, Token)) {
+/// Repeats [`late_vote`] until the third node has voted in it, at most 20 times.
+async fn assert_late_vote_is_returned(release: impl AsyncFn(&[Arc<Shy>], Arc<dyn Link>, Arc<dyn Link>, Token)) {
     for _ in 0..20 {
         if late_vote(&release).await {
             return;
@@ -182,7 +186,7 @@ async fn release(link: &Arc<dyn Link>, token: Token) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_whose_reply_is_lost_goes_back() {
-    assert_returned(async |nodes, link, _lane, token| {
+    assert_late_vote_is_returned(async |nodes, link, _lane, token| {
         release(&link, token).await;
         nodes[2].lose_delayed_replies();
     })
@@ -193,17 +197,56 @@ async fn a_vote_whose_reply_is_lost_goes_back() {
 /// request of the lane.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_that_comes_after_a_release_that_was_given_up_goes_back() {
-    assert_returned(async |nodes, link, lane, token| {
-        nodes[..2].iter().for_each(|node| node.hesitate(true));
+    assert_late_vote_is_returned(async |nodes, link, lane, token| {
+        nodes[..2].iter().for_each(|node| node.delay_requests());
         let releasing =
             tokio::spawn(lane.apply(&name(), &Op::Release { id: ID, token, used: token }, Guess::default()));
-        wait_until("the release is on its way", SOON, || nodes[..2].iter().all(|node| node.delays()));
+        wait_until("the release is on its way", SOON, || nodes[..2].iter().all(|node| node.has_delayed()));
         releasing.abort();
         assert!(releasing.await.unwrap_err().is_cancelled());
-        nodes.iter().for_each(|node| node.hesitate_no_longer());
+        nodes.iter().for_each(|node| node.delay_no_new_requests());
         release(&link, token).await;
     })
     .await;
+}
+
+/// The third node votes while the release is in flight, and its reply is lost. The client learns of the vote by a call.
+/// Returns whether the node has voted: if the machine is too slow, the node refuses.
+async fn vote_during_a_release() -> bool {
+    let voters = voters(3);
+    let (nodes, link, lane) = link_and_lane(&voters).await;
+    nodes[2].delay_vote_requests();
+    let token = granted_to(&lane).await;
+    let third = &voters.nodes[2];
+    nodes[..2].iter().for_each(|node| node.delay_requests());
+    let mut releasing = link.apply(&name(), &Op::Release { id: ID, token, used: token }, Guess::default());
+    // The first poll sends the requests. The third node carries its request out, and has no vote to give back yet.
+    let is_sent = poll_fn(|context| Poll::Ready(releasing.as_mut().poll(context).is_pending())).await;
+    assert!(is_sent && nodes[..2].iter().all(|node| node.has_delayed()), "the release is in flight");
+    third.be(Mood::Mute);
+    let asked = third.asked();
+    nodes[2].send_delayed();
+    wait_until("the third node is asked for its vote", SOON, || third.asked() > asked);
+    third.be(Mood::Answers);
+    if token_voted_for(third).is_none() {
+        return false;
+    }
+    call(&nodes[2], ID);
+    assert!(token_voted_for(third).is_some(), "the release is in flight");
+    nodes[..2].iter().for_each(|node| node.send_delayed());
+    assert_eq!(releasing.await.unwrap().outcome, Outcome::Released);
+    wait_until("no vote stays", SOON, || token_voted_for(third).is_none());
+    true
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vote_that_comes_during_a_release_goes_back_after_it() {
+    for _ in 0..20 {
+        if vote_during_a_release().await {
+            return;
+        }
+    }
+    panic!("the machine is too slow");
 }
 
 /// A renewal fills the third node after the release has passed it, and the reply is lost.
@@ -214,13 +257,13 @@ async fn a_fill_whose_reply_is_lost_goes_back() {
     let refuses = || NoVote::Fault(Fault::Refused(error(ErrorKind::Store, "not now")));
     nodes[2].says(move |request| matches!(request, Request::Ask(_)).then(refuses));
     let token = granted_to(&lane).await;
-    nodes[2].hesitate_to_vote();
+    nodes[2].delay_vote_requests();
     let not_after_us = Real::world().now_us() + 1_000_000;
     let renew = Renew { id: ID, token, from: From::Now, lease_ms: LEASE_MS, not_after_us };
     apply(&link, &Op::Renew(renew)).await;
     release(&lane, token).await;
     nodes[2].lose_delayed_replies();
-    nodes[2].hesitate(false);
+    nodes[2].send_delayed();
     wait_until("the third node is filled", SOON, || voters.nodes[2].record("a").highest >= token);
-    wait_until("no vote stays", SOON, || votes_for(&voters.nodes[2]).is_none());
+    wait_until("no vote stays", SOON, || token_voted_for(&voters.nodes[2]).is_none());
 }

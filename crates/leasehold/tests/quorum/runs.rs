@@ -314,10 +314,10 @@ async fn late_vote() -> bool {
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         let guard = client.mutex("a").lock().await.unwrap();
         let third = (0..3).find(|&node| nodes[node].record("a").grant.is_none())?;
-        each[third].hesitate_to_vote();
+        each[third].delay_vote_requests();
         given_up.await.expect("C gives up");
         let is_asked = async {
-            while !each[third].delays() {
+            while !each[third].has_delayed() {
                 yield_now().await;
             }
         };
@@ -325,7 +325,7 @@ async fn late_vote() -> bool {
         tokio::time::timeout(NOTICE, is_asked).await.ok()?;
         let (token, asked) = (guard.token(), nodes[third].asked());
         assert_eq!(guard.release().await.unwrap(), Released::Released);
-        each[third].hesitate(false);
+        each[third].send_delayed();
         leasehold_testkit::wait_until("the node is asked", LONG, || nodes[third].asked() > asked);
         Some((client, nodes[third].record("a").highest >= token))
     })

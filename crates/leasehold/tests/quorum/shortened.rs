@@ -51,7 +51,7 @@ async fn a_clock_set_forward_between_two_answers_shortens_the_validity() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     voters.nodes[0].set_clock(9_000_000);
     let looking = tokio::spawn(link.apply(&Name::new("b").unwrap(), &Op::Inspect, Guess::default()));
-    let warned = async { while !matches!(told.recv().await, Some(Message::LookAtAll)) {} };
+    let warned = async { while !matches!(told.recv().await, Some(Message::RecheckAll)) {} };
     timeout(SOON, warned).await.expect("the session re-checks all names");
     voters.nodes[1].be(Mood::Answers);
     let said = renewing.await.unwrap().remove(0).unwrap();

@@ -29,20 +29,20 @@ pub(crate) enum Silent {
 
 /// The requests about one name that wait to be sent.
 #[derive(Clone, Copy)]
-enum Hesitates {
-    Never,
-    ToVote,
-    Always,
+enum Delay {
+    None,
+    Votes,
+    All,
     /// Those that wait already, and no others.
     Earlier,
 }
 
-impl Hesitates {
+impl Delay {
     fn delays(self, request: &Request) -> bool {
         match self {
-            Self::Never | Self::Earlier => false,
-            Self::ToVote => matches!(request, Request::Ask(_) | Request::Renew(_)),
-            Self::Always => true,
+            Self::None | Self::Earlier => false,
+            Self::Votes => matches!(request, Request::Ask(_) | Request::Renew(_)),
+            Self::All => true,
         }
     }
 }
@@ -55,7 +55,7 @@ pub(crate) struct Shy {
     node: Arc<dyn Node>,
     silent: Mutex<Silent>,
     says: Mutex<Arc<Says>>,
-    hesitates: watch::Sender<Hesitates>,
+    delay: watch::Sender<Delay>,
     /// While this says `false`, nobody reads the answers to later requests.
     withheld: Mutex<Option<watch::Receiver<bool>>>,
     inbox: Mutex<Option<Inbox>>,
@@ -78,11 +78,10 @@ impl Shy {
         let shy = |node| {
             let [tried, opened, closed] = [const { AtomicUsize::new(0) }; 3];
             let says: Arc<Says> = Arc::new(|_| None);
-            let (silent, says, hesitates) =
-                (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(Hesitates::Never));
+            let (silent, says, delay) = (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(Delay::None));
             let (breaks, withheld, inbox) = (AtomicBool::new(false), Mutex::default(), Mutex::default());
             let loses = AtomicBool::new(false);
-            Arc::new(Self { node, silent, says, hesitates, withheld, inbox, loses, breaks, tried, opened, closed })
+            Arc::new(Self { node, silent, says, delay, withheld, inbox, loses, breaks, tried, opened, closed })
         };
         let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
         let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
@@ -99,15 +98,20 @@ impl Shy {
         *self.says.lock().unwrap() = Arc::new(says);
     }
 
-    /// While the node hesitates, requests about one name wait to be sent. A request that is dropped meanwhile is not sent,
-    /// as with a client that writes later.
-    pub(crate) fn hesitate(&self, hesitates: bool) {
-        self.hesitates.send_replace(if hesitates { Hesitates::Always } else { Hesitates::Never });
+    /// From now on, requests about one name wait to be sent. A request that is dropped meanwhile is not sent, as with a
+    /// client that writes later.
+    pub(crate) fn delay_requests(&self) {
+        self.delay.send_replace(Delay::All);
     }
 
     /// The same for requests for a vote, and for renewals.
-    pub(crate) fn hesitate_to_vote(&self) {
-        self.hesitates.send_replace(Hesitates::ToVote);
+    pub(crate) fn delay_vote_requests(&self) {
+        self.delay.send_replace(Delay::Votes);
+    }
+
+    /// Sends the requests that wait, and later ones at once.
+    pub(crate) fn send_delayed(&self) {
+        self.delay.send_replace(Delay::None);
     }
 
     /// From now on, replaces the reply to each request that had to wait by the fault of a broken connection.
@@ -116,8 +120,8 @@ impl Shy {
     }
 
     /// Sends new requests at once. Those that wait to be sent go on waiting.
-    pub(crate) fn hesitate_no_longer(&self) {
-        self.hesitates.send_replace(Hesitates::Earlier);
+    pub(crate) fn delay_no_new_requests(&self) {
+        self.delay.send_replace(Delay::Earlier);
     }
 
     /// Delivers a message of the node to the session.
@@ -127,8 +131,8 @@ impl Shy {
     }
 
     /// Returns whether a request waits to be sent.
-    pub(crate) fn delays(&self) -> bool {
-        self.hesitates.receiver_count() > 0
+    pub(crate) fn has_delayed(&self) -> bool {
+        self.delay.receiver_count() > 0
     }
 
     /// Carries later requests out, and leaves their answers unread until `until` says `true`, as if the caller's runtime
@@ -224,15 +228,15 @@ struct ShyLink {
 }
 
 impl ShyLink {
-    /// If the node hesitates, waits until the request is sent.
+    /// If the request has to wait, returns a future that ends when it is sent.
     fn delay(&self, request: &Request) -> Option<Pending<()>> {
-        if !self.shy.hesitates.borrow().delays(request) {
+        if !self.shy.delay.borrow().delays(request) {
             return None;
         }
-        let (request, mut hesitates) = (request.clone(), self.shy.hesitates.subscribe());
+        let (request, mut delay) = (request.clone(), self.shy.delay.subscribe());
         Some(Box::pin(async move {
-            let sends = |hesitates: &Hesitates| !hesitates.delays(&request) && !matches!(hesitates, Hesitates::Earlier);
-            hesitates.wait_for(sends).await.unwrap();
+            let sends = |delay: &Delay| !delay.delays(&request) && !matches!(delay, Delay::Earlier);
+            delay.wait_for(sends).await.unwrap();
         }))
     }
 }

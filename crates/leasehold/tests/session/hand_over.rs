@@ -158,7 +158,7 @@ async fn p7_a_hand_over_behind_a_death_still_settles_when_the_claim_ends() {
     let mut harness = Harness::within(Arc::clone(&world) as Arc<dyn World>).await;
     let guard = harness.locked(30_000, 7).await;
     world.freeze();
-    harness.send_message(Message::Look(Name::new("name").unwrap()));
+    harness.send_message(Message::Recheck(Name::new("name").unwrap()));
     let releasing = tokio::spawn(guard.release());
     let release = harness.next().await;
     let answer = Answer { handed_claim_ms: Some(1_000), ..harness.answer(Outcome::Released, 8) };

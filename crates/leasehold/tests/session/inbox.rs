@@ -150,7 +150,7 @@ async fn p17_a_reply_from_before_the_return_is_asked_for_again() {
     // of an idle lane is back by then.
     pause(50).await;
     let inbox = harness.store.links()[LANE].inbox.lock().unwrap().clone().unwrap();
-    inbox(Message::LookAtAll);
+    inbox(Message::RecheckAll);
     let (early, _) = timeout(NOTICED, harness.next_acquire()).await.expect("asked at once");
     assert_eq!(early.link, HOME);
     harness.store.links()[LANE].is_stalled.store(true, Ordering::SeqCst);

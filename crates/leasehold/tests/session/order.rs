@@ -30,7 +30,7 @@ async fn held_before_its_recheck(harness: &mut Harness) -> (Guard, GrantId, std:
             may_go_on.recv_timeout(Duration::from_secs(10)).unwrap();
         }
     }));
-    harness.send_message(Message::Look(Name::new("name").unwrap()));
+    harness.send_message(Message::Recheck(Name::new("name").unwrap()));
     is_at_the_gap.await.unwrap();
     harness.push_range(id, 8, 4);
     (locking.await.unwrap().unwrap(), id, go_on)

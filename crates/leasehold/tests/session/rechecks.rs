@@ -67,13 +67,13 @@ async fn p26_a_waiter_rechecks_when_the_holder_died() {
     // Wait until the reply has arrived. A task of the caller receives it, and notifies nobody.
     pause(100).await;
     let begun = Instant::now();
-    harness.send_message(Message::Look(Name::new("name").unwrap()));
-    harness.send_message(Message::Look(Name::new("nobody waits for this one").unwrap()));
+    harness.send_message(Message::Recheck(Name::new("name").unwrap()));
+    harness.send_message(Message::Recheck(Name::new("nobody waits for this one").unwrap()));
     let (recheck, again) = harness.next_acquire().await;
     assert_eq!(again.id, acquire.id);
     assert!(begun.elapsed() < Duration::from_millis(3_500));
     // The store may have executed that re-check before the death of this message.
-    harness.send_message(Message::Look(Name::new("name").unwrap()));
+    harness.send_message(Message::Recheck(Name::new("name").unwrap()));
     assert_eq!(harness.next().await.op, Op::Settle);
     harness.reply(recheck, queued(42, 60_000), 7);
     pause(100).await;
@@ -89,7 +89,7 @@ async fn p26_a_reply_from_before_the_death_cancels_no_recheck() {
     let (request, acquire) = harness.next_acquire().await;
     // Freeze the time, so that nothing is due before the reply arrives, and the waiter's own re-check never is.
     world.freeze();
-    harness.send_message(Message::Look(Name::new("name").unwrap()));
+    harness.send_message(Message::Recheck(Name::new("name").unwrap()));
     harness.reply(request, queued(42, 60_000), 7);
     pause(100).await;
     world.advance(10 * MS);
@@ -218,7 +218,7 @@ async fn p15_a_request_in_flight_does_not_answer_a_message_that_was_lost() {
             harness.break_session_link();
             harness.await_session_link(3).await;
         } else {
-            harness.send_message(Message::LookAtAll);
+            harness.send_message(Message::RecheckAll);
             pause(50).await;
         }
         harness.reply(request, queued(42, 60_000), 7);
@@ -255,9 +255,9 @@ async fn p11_a_turn_sends_all_that_it_has_noted() {
             last.store(sent.load(Ordering::SeqCst), Ordering::SeqCst);
         }
     }));
-    harness.send_message(Message::LookAtAll);
+    harness.send_message(Message::RecheckAll);
     for _ in 0..WAITING {
-        let _look = harness.next_acquire().await;
+        let _recheck = harness.next_acquire().await;
     }
     assert_eq!(at_the_last.load(Ordering::SeqCst), WAITING - 1);
 }

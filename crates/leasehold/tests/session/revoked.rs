@@ -86,7 +86,7 @@ async fn p10_an_end_is_not_forgotten_with_an_earlier_one() {
     let (request, acquire) = harness.next_acquire().await;
     harness.reply(request, queued(42, 200), 7);
     pause(50).await;
-    harness.send_message(Message::LookAtAll);
+    harness.send_message(Message::RecheckAll);
     let (recheck, _) = harness.next_acquire().await;
     let begun = Instant::now();
     ends(&harness, acquire.id, 500);

@@ -118,7 +118,7 @@ async fn p12_a_shortening_that_leaves_nothing_is_checked_once() {
     pause(500).await;
     harness.expect_no_request();
     assert!(guard.remaining() > Duration::from_secs(2), "{:?}", guard.remaining());
-    harness.send_message(Message::LookAtAll);
+    harness.send_message(Message::RecheckAll);
     let third = harness.next().await;
     harness.reply(third, Outcome::Renewed { left_us: 3_000 * MS }, 7);
     pause(300).await;
@@ -153,7 +153,7 @@ async fn p12_a_fixed_lease_that_is_shortened_stays_so() {
     harness.reply(request, whole(10_000), 7);
     let guard = guard_of(locking).await;
     shorten(&harness, acquire.id, now_us(), 400);
-    harness.send_message(Message::LookAtAll);
+    harness.send_message(Message::RecheckAll);
     assert!(guard.remaining() < Duration::from_millis(400), "{:?}", guard.remaining());
     tokio::time::timeout(LONG, guard.lost()).await.unwrap();
     let last = harness.next().await;

@@ -8,7 +8,7 @@ use leasehold_spec::{Contention, GrantId, GrantState, Order, Token};
 use leasehold_testkit::{Resp, Value};
 
 /// One round trip for both keys: types, values, and ends (ms since 1970).
-const LOOK: &str = "local kinds = redis.call('TYPE', KEYS[1]).ok .. ' ' .. redis.call('TYPE', KEYS[2]).ok
+const READ: &str = "local kinds = redis.call('TYPE', KEYS[1]).ok .. ' ' .. redis.call('TYPE', KEYS[2]).ok
 local record, queue = false, {}
 if string.find(kinds, '^string') then record = redis.call('GET', KEYS[1]) end
 if string.find(kinds, 'zset$') then queue = redis.call('ZRANGE', KEYS[2], '0', '-1', 'WITHSCORES') end
@@ -24,7 +24,7 @@ pub(crate) struct Stored {
 
 /// Returns the stored state of a name. `None` if there are no keys.
 pub(crate) fn look(resp: &mut Resp, key: &str, queue_key: &str) -> Result<Option<Stored>, String> {
-    let answer = resp.command(&["EVAL", LOOK, "2", key, queue_key]);
+    let answer = resp.command(&["EVAL", READ, "2", key, queue_key]);
     let Some([kinds, text, queue, record_end, queue_end]) = answer.items() else { return Err(format!("{answer:?}")) };
     match kinds.text() {
         Some("none none") => return Ok(None),

@@ -31,7 +31,7 @@ pub(crate) struct LocalQueue<V> {
     /// The earliest alarm that is set. `u64::MAX`: none.
     alarm_us: u64,
     /// How long the store keeps the entry, as the last acquire said.
-    told_us: u64,
+    sent_deadline_us: u64,
 }
 
 /// A caller that waits for a result `V`.
@@ -54,7 +54,7 @@ pub(crate) struct WaiterId {
 impl<V> LocalQueue<V> {
     pub(crate) fn new(name: Name, terms: Arc<Terms>) -> Self {
         let (waiters, deadlines) = (VecDeque::new(), BTreeSet::new());
-        Self { name, terms, attempt: 0, waiters, deadlines, alarm_us: u64::MAX, told_us: 0 }
+        Self { name, terms, attempt: 0, waiters, deadlines, alarm_us: u64::MAX, sent_deadline_us: 0 }
     }
 
     /// Returns whether nobody waits here, and no attempt stands for the queue.
@@ -150,19 +150,19 @@ impl<V> LocalQueue<V> {
         if self.deadlines.len() < self.waiters.len() { u64::MAX } else { timed_us }
     }
 
-    /// Returns how long the entry is to stay at the store, and notes it as told.
-    pub(crate) fn tell_deadline_us(&mut self) -> u64 {
-        self.told_us = self.last_deadline_us();
-        self.told_us
+    /// Returns how long the entry is to stay at the store, and notes it as sent.
+    pub(crate) fn note_sent_deadline_us(&mut self) -> u64 {
+        self.sent_deadline_us = self.last_deadline_us();
+        self.sent_deadline_us
     }
 
     /// Returns whether a waiter with this deadline waits for longer than the store keeps the entry.
     pub(crate) fn outlasts(&self, until_us: u64) -> bool {
-        until_us > self.told_us
+        until_us > self.sent_deadline_us
     }
 
     /// Returns whether a waiter came that waits for longer than the store keeps the entry.
-    pub(crate) fn is_told_short(&self) -> bool {
+    pub(crate) fn outlives_sent_deadline(&self) -> bool {
         self.outlasts(self.last_deadline_us())
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn begin(
     let counter = id.counter;
     let (link, before) = clear_the_way(turn, name, (link, route));
     let queue = if let Requester::Queue(queue) = requester { Some(queue) } else { None };
-    // A caller that only tries is in no queue, and may be the first of one all the same.
+    // A `try_lock` is in no local queue, but its lease may be handed on: later callers can queue behind it.
     let may_hand_on = queue.is_some() || (wait == Wait::No && terms.may_share());
     let is_local = may_hand_on && turn.ledger.hand_over == HandOver::Local;
     let range = if is_local { range_for(turn, queue, terms) } else { 1 };
@@ -123,12 +123,12 @@ fn range_for(turn: &Turn<'_>, queue: Option<u64>, terms: &Terms) -> u64 {
 /// Notes an acquire as sent, and returns it.
 fn request(turn: &mut Turn<'_>, counter: u64, link: &Arc<dyn Link>) -> Option<(Op, InFlight)> {
     let attempt = turn.ledger.attempts.get_mut(&counter)?;
-    let within_us = attempt.terms.answer_within_us();
-    let request = turn.server.request(Arc::clone(link), within_us, turn.ledger.ids.serial(), turn.now.us());
-    let within_us = arrival::may_arrive_within_us(attempt, turn.now.us());
-    let not_after_us = turn.server.clock.not_after(turn.now.us(), within_us);
+    let reply_within_us = attempt.terms.answer_within_us();
+    let request = turn.server.request(Arc::clone(link), reply_within_us, turn.ledger.ids.serial(), turn.now.us());
+    let arrival_within_us = arrival::may_arrive_within_us(attempt, turn.now.us());
+    let not_after_us = turn.server.clock.not_after(turn.now.us(), arrival_within_us);
     let until_us = match (attempt.queue(), attempt.wait) {
-        (Some(queue), _) => turn.ledger.queues.get_mut(queue).map_or(u64::MAX, |queue| queue.tell_deadline_us()),
+        (Some(queue), _) => turn.ledger.queues.get_mut(queue).map_or(u64::MAX, |queue| queue.note_sent_deadline_us()),
         (None, Wait::Until { until_us }) => until_us,
         (None, Wait::No | Wait::ForEver) => u64::MAX,
     };
@@ -162,7 +162,7 @@ pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(GrantId,
     let attempt = turn.ledger.attempts.get(&counter)?;
     let (Phase::Asking { next_us, .. } | Phase::Queued { next_us }) = attempt.phase else { return None };
     let is_recheck = attempt.ticket.is_some();
-    if attempt.in_flight.is_some() || next_us > turn.now.us() || (is_recheck && is_on(Mutant::P15NoLook)) {
+    if attempt.in_flight.is_some() || next_us > turn.now.us() || (is_recheck && is_on(Mutant::P15NoRecheck)) {
         return None;
     }
     if arrival::is_too_late(attempt, turn.now.us()) {
@@ -200,7 +200,7 @@ pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), re
     let is_old_try = !is_latest && attempt.only_tries_to_upgrade();
     let asks_last = attempt.asks_last;
     match reply {
-        // A later try is on its way, or due: an acquire that was sent before may have queued after this one.
+        // Busy is not final: a later try is in flight or due, and an acquire from before may have queued after this try.
         Ok(answer) if is_old_try && matches!(answer.outcome, Outcome::Busy { .. }) => {
             note(turn, name, &answer, request.sent_us);
         }
@@ -253,24 +253,25 @@ fn accept_answer(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer
         Outcome::Queued { .. } if !attempt.believes(answer.highest) => put_off(attempt, turn.now.us()),
         Outcome::Queued { .. } => accept_place(turn, counter, answer),
         Outcome::Late => {
-            hit(Mark::ToldLate);
+            hit(Mark::LateReply);
             await_repetition(turn, counter);
             turn.ledger.set_next(counter, turn.now.us()); // Nothing was done, and the clock is known anew: ask again.
         }
-        // A re-check behind a grant that came by a message meanwhile. The client has not released it: somebody revoked it
-        // without grace, and that message has not come.
+        // This re-check was sent before a message brought the grant. The client has not released the grant, so somebody
+        // revoked it without grace, and the message about that has not arrived.
         Outcome::Gone if attempt.is_held() => {
-            hit(Mark::ToldGone);
+            hit(Mark::GoneReply);
             end(turn, counter, LostReason::Revoked, turn.now.us());
         }
-        // No answer to a request that queues. In a local queue the next attempt would begin at once, and get the same.
+        // A store must not answer this to a request that queues. The next attempt of a local queue would begin at once, and
+        // get the same answer.
         Outcome::Busy { .. } if attempt.wait != Wait::No && is_waiting => {
             attempt.phase = Phase::Queued { next_us: turn.now.us() + RETRY_US };
         }
         Outcome::Busy { .. } if upgrade::tries_again(attempt, answer.now_us, turn.now.us()) => {}
         Outcome::Busy { .. } => finish(turn, counter, Verdict::Busy),
         Outcome::Gone => {
-            hit(Mark::ToldGone);
+            hit(Mark::GoneReply);
             finish(turn, counter, Verdict::Again);
         }
         Outcome::Full => finish(turn, counter, Verdict::Failed(full())),
@@ -283,7 +284,7 @@ fn accept_granted_reply(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (
     let Outcome::Granted { token, left_us, range } = answer.outcome else { return };
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     if matches!(attempt.phase, Phase::Queued { .. }) {
-        hit(Mark::LookGranted);
+        hit(Mark::RecheckGranted);
     }
     let from_us = if is_on(Mutant::P12FromReceipt) { turn.now.us() } else { since_us };
     let left_us = attempt.left_us(token, from_us, left_us);
@@ -323,9 +324,9 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
         return give_back(turn, counter);
     }
     // A caller that waits for longer may have come while the store was asked.
-    let is_told_short =
-        queue.and_then(|queue| turn.ledger.queues.get(queue)).is_some_and(|queue| queue.is_told_short());
-    let next_us = match is_told_short && !is_on(Mutant::P21ShortLimit) {
+    let outlives_sent_deadline =
+        queue.and_then(|queue| turn.ledger.queues.get(queue)).is_some_and(|queue| queue.outlives_sent_deadline());
+    let next_us = match outlives_sent_deadline && !is_on(Mutant::P21ShortLimit) {
         true => turn.now.us(),
         false => turn.ledger.next_recheck_us(lease_ms, turn.now.us()),
     };
@@ -335,7 +336,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
         condition::tell_queued(turn, counter);
     }
     if is_back {
-        hit(Mark::LookReentered);
+        hit(Mark::RecheckReentered);
         rally(turn, &name, counter);
     }
     if let Some(state) = turn.ledger.names.get_mut(&name) {

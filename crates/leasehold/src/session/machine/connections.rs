@@ -125,11 +125,11 @@ impl Connections {
     }
 
     /// Begins the move of the inbox that is due, and returns it.
-    pub(crate) fn due_move(&mut self, now_us: u64) -> Option<Move> {
+    pub(crate) fn begin_due_move(&mut self, now_us: u64) -> Option<Move> {
         self.home()?;
         let may_have_it = |lane: &&Arc<dyn Link>| !lane.is_closed() && self.is_of_this_run(&***lane);
         let lane = self.lane.open().filter(|_| self.profile.moves_inbox).filter(may_have_it).cloned();
-        self.inbox.due_move(lane, now_us)
+        self.inbox.begin_due_move(lane, now_us)
     }
 
     /// Notes a check of the lane.

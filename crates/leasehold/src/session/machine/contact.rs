@@ -26,11 +26,11 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, run_id: &str, message: Message
         Message::Shortened { id, token, until_us, since_us } => {
             grant::shorten(turn, id, Shortened { token, until_us, since_us });
         }
-        Message::Look(name) => turn.ledger.recheck_in(&name, turn.now.us(), 0),
+        Message::Recheck(name) => turn.ledger.recheck_in(&name, turn.now.us(), 0),
         Message::Ending { name, at_us } => {
             turn.ledger.recheck_in(&name, turn.now.us(), at_us.saturating_sub(turn.now.us()));
         }
-        Message::LookAtAll => turn.wake_all(),
+        Message::RecheckAll => turn.wake_all(),
     }
 }
 

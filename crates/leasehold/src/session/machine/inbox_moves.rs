@@ -25,34 +25,34 @@ use super::turn::Turn;
 use crate::store::Link;
 
 /// Begins the move that is due, and returns it.
-pub(crate) fn due_move(turn: &mut Turn<'_>) -> Option<Move> {
-    turn.server.links.due_move(turn.now.us())
+pub(crate) fn begin_due_move(turn: &mut Turn<'_>) -> Option<Move> {
+    turn.server.links.begin_due_move(turn.now.us())
 }
 
-/// The inbox was attached to the lane. Returns the connection to detach it from.
+/// Notes that the inbox is attached to the lane. Returns the connection to detach it from.
 pub(crate) fn attached_to_lane(turn: &mut Turn<'_>, lane: &Arc<dyn Link>) -> Option<Arc<dyn Link>> {
     let links = &mut turn.server.links;
-    if links.inbox.arrive(lane, turn.now.us()) {
+    if links.inbox.note_at_lane(lane, turn.now.us()) {
         hit(Mark::InboxAtLane);
         return links.home().cloned();
     }
     unless_closed(lane)
 }
 
-/// The inbox could not be attached to the lane in time. Returns the connection to detach it from: the store may attach it
-/// later.
+/// Notes that the inbox could not be attached to the lane in time. Returns the connection to detach it from: the store may
+/// attach it later.
 pub(crate) fn failed_at_lane(turn: &mut Turn<'_>, lane: &Arc<dyn Link>) -> Option<Arc<dyn Link>> {
-    turn.server.links.inbox.fail_to_leave(lane, turn.now.us());
+    turn.server.links.inbox.note_lane_failed(lane, turn.now.us());
     unless_closed(lane)
 }
 
-/// The inbox was attached to the session's connection again. Returns the lane, to detach it from: if it is read until then,
-/// no message is lost.
+/// Notes that the inbox is attached to the session's connection again. Returns the lane, from which the inbox is to be
+/// detached. If the lane is read until then, no message is lost.
 pub(crate) fn attached_to_home(turn: &mut Turn<'_>, home: &Arc<dyn Link>) -> Option<Arc<dyn Link>> {
     if !is_home(turn, home) {
         return None; // The session has another connection by now, or none.
     }
-    let (lane, fault) = turn.server.links.inbox.come_home()?;
+    let (lane, fault) = turn.server.links.inbox.note_back_home()?;
     hit(Mark::InboxBack);
     if fault.is_some() {
         give_up_if_lane(turn, &lane);
@@ -64,9 +64,9 @@ pub(crate) fn attached_to_home(turn: &mut Turn<'_>, home: &Arc<dyn Link>) -> Opt
     Some(lane)
 }
 
-/// The session has another connection, which has the inbox. So the lane needs it no more.
+/// Notes that the session has another connection, which has the inbox. A lane that had the inbox is given up.
 pub(crate) fn reconnected(turn: &mut Turn<'_>) {
-    if let Some(lane) = turn.server.links.inbox.begin_at_home() {
+    if let Some(lane) = turn.server.links.inbox.reset_to_home() {
         give_up_if_lane(turn, &lane);
     }
 }
@@ -93,7 +93,7 @@ pub(crate) fn detach_failed(turn: &mut Turn<'_>, link: &Arc<dyn Link>) {
 
 /// The store has refused to detach the inbox from this connection: the user lacks the right.
 pub(crate) fn detach_refused(turn: &mut Turn<'_>, link: &Arc<dyn Link>) {
-    turn.server.links.inbox.stay_for_good();
+    turn.server.links.inbox.forbid_moves();
     give_up_if_lane(turn, link);
     turn.ledger.agenda.wake();
 }

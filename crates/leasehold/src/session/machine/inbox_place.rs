@@ -1,11 +1,12 @@
-//! The connection to which the inbox of the session is attached (P17). The effects of a move on everything else are in
-//! `inbox_moves.rs`.
+//! The connection to which the inbox of the session is attached (P17): *home* is the session's own connection, which the
+//! session's thread reads, and the *lane* is the connection that the callers' runtime reads. The effects of a move on
+//! everything else are in `inbox_moves.rs`.
 
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
 
-use super::inbox_timing::{Brisk, StayHome};
+use super::inbox_timing::{GrantPace, StayHome};
 use super::order::same;
 use crate::session::inbox_keeper::InboxKeeper;
 use crate::store::{Link, Progress};
@@ -13,22 +14,22 @@ use crate::store::{Link, Progress};
 /// The place of the inbox.
 pub(crate) struct InboxPlace {
     at: InboxAt,
-    brisk: Brisk,
+    pace: GrantPace,
     stay: StayHome,
     /// Replies to requests that were sent before this moment do not make up for a lost message.
-    since_us: u64,
+    missed_until_us: u64,
     keeper: InboxKeeper,
 }
 
 /// The connections to which the inbox is attached.
 enum InboxAt {
-    /// To the session's connection.
+    /// To home.
     Home,
-    /// To the session's connection, and about to be attached to the lane.
+    /// To home, and about to be attached to the lane.
     ToLane(Arc<dyn Link>),
     /// To the lane.
     Lane { lane: Arc<dyn Link>, fault: Option<LaneFault> },
-    /// To the lane, if that is still open, and about to be attached to the session's connection.
+    /// To the lane, if that is still open, and about to be attached to home.
     ToHome { lane: Arc<dyn Link>, fault: Option<LaneFault> },
 }
 
@@ -51,9 +52,9 @@ impl InboxPlace {
     pub(crate) fn new() -> Self {
         Self {
             at: InboxAt::Home,
-            brisk: Brisk::default(),
+            pace: GrantPace::default(),
             stay: StayHome::new(),
-            since_us: 0,
+            missed_until_us: 0,
             keeper: InboxKeeper::default(),
         }
     }
@@ -71,19 +72,19 @@ impl InboxPlace {
         matches!(&self.at, InboxAt::Lane { lane, .. } | InboxAt::ToHome { lane, .. } if lane.is_closed())
     }
 
-    /// Keeps the inbox with the thread until the result is dropped.
+    /// Keeps the inbox at home until the result is dropped.
     pub(crate) fn keep(&self) -> InboxKeeper {
         self.keeper.clone()
     }
 
     /// Notes that a message has brought a grant. Returns whether the inbox should move now.
     pub(crate) fn note_grant(&mut self, now_us: u64) -> bool {
-        self.brisk.note_grant(now_us);
+        self.pace.note_grant(now_us);
         self.is_at_home() && self.may_leave(now_us)
     }
 
     /// Begins the move that is due, and returns it. `lane` is the lane that may have the inbox.
-    pub(crate) fn due_move(&mut self, lane: Option<Arc<dyn Link>>, now_us: u64) -> Option<Move> {
+    pub(crate) fn begin_due_move(&mut self, lane: Option<Arc<dyn Link>>, now_us: u64) -> Option<Move> {
         match &self.at {
             InboxAt::Home if self.may_leave(now_us) => {
                 let lane = lane?;
@@ -95,7 +96,7 @@ impl InboxPlace {
             {
                 let (lane, fault) = (Arc::clone(at), *fault);
                 if self.is_kept() {
-                    self.stay.shortly(now_us);
+                    self.stay.extend_by_min(now_us);
                 }
                 self.at = InboxAt::ToHome { lane, fault };
                 Some(Move::ToHome)
@@ -104,18 +105,18 @@ impl InboxPlace {
         }
     }
 
-    /// The inbox was attached to the lane. Returns whether it stays there: not if it has come back meanwhile.
-    pub(crate) fn arrive(&mut self, lane: &Arc<dyn Link>, now_us: u64) -> bool {
+    /// Notes that the inbox is attached to the lane. Returns `false` if it has come back to home meanwhile.
+    pub(crate) fn note_at_lane(&mut self, lane: &Arc<dyn Link>, now_us: u64) -> bool {
         let is_awaited = self.is_awaited_at(lane);
         if is_awaited {
-            self.brisk.note_move(now_us);
+            self.pace.note_move(now_us);
             self.at = InboxAt::Lane { lane: Arc::clone(lane), fault: None };
         }
         is_awaited
     }
 
-    /// The inbox could not be attached to the lane.
-    pub(crate) fn fail_to_leave(&mut self, lane: &Arc<dyn Link>, now_us: u64) {
+    /// Notes that the inbox could not be attached to the lane.
+    pub(crate) fn note_lane_failed(&mut self, lane: &Arc<dyn Link>, now_us: u64) {
         if self.is_awaited_at(lane) {
             self.stay.after_failure(now_us);
             self.at = InboxAt::Home;
@@ -133,49 +134,50 @@ impl InboxPlace {
         Some(progress)
     }
 
-    /// The store refuses to detach the inbox. It stays with the thread for good, and returns if it is at the lane.
-    pub(crate) fn stay_for_good(&mut self) {
-        self.stay.for_good();
+    /// Notes that the store refuses to detach the inbox. From now on the inbox stays at home. If it is at the lane, it
+    /// returns.
+    pub(crate) fn forbid_moves(&mut self) {
+        self.stay.forbid();
         if let InboxAt::Lane { fault, .. } | InboxAt::ToHome { fault, .. } = &mut self.at {
             *fault = Some(fault.unwrap_or(LaneFault::DetachRefused));
         }
     }
 
-    /// The session's connection has the inbox again. Returns the lane that had it, and the fault of the lane. `None` if the
-    /// inbox was not on its way back.
-    pub(crate) fn come_home(&mut self) -> Option<(Arc<dyn Link>, Option<LaneFault>)> {
+    /// Notes that the inbox is attached to home again. Returns the lane that had it, and the fault of the lane. `None`
+    /// if the inbox was not on its way back.
+    pub(crate) fn note_back_home(&mut self) -> Option<(Arc<dyn Link>, Option<LaneFault>)> {
         let InboxAt::ToHome { lane, fault } = &self.at else { return None };
         let returned = (Arc::clone(lane), *fault);
-        self.begin_at_home();
+        self.reset_to_home();
         Some(returned)
     }
 
-    /// Another connection of the session has the inbox. Returns the lane that had it or was about to have it.
-    pub(crate) fn begin_at_home(&mut self) -> Option<Arc<dyn Link>> {
-        self.brisk.begin_again();
+    /// Notes that home is another connection, which has the inbox. Returns the lane that had it or was about to have it.
+    pub(crate) fn reset_to_home(&mut self) -> Option<Arc<dyn Link>> {
+        self.pace.begin_again();
         match std::mem::replace(&mut self.at, InboxAt::Home) {
             InboxAt::Home => None,
             InboxAt::ToLane(lane) | InboxAt::Lane { lane, .. } | InboxAt::ToHome { lane, .. } => Some(lane),
         }
     }
 
-    /// Messages from before this moment may be lost.
+    /// Notes that messages from before this moment may be lost.
     pub(crate) fn note_missed(&mut self, now_us: u64) {
-        self.since_us = now_us;
+        self.missed_until_us = now_us;
     }
 
     /// Returns whether a message may have been lost after this request was sent.
     pub(crate) fn may_have_missed(&self, sent_us: u64) -> bool {
-        sent_us < self.since_us
+        sent_us < self.missed_until_us
     }
 
     fn may_leave(&self, now_us: u64) -> bool {
-        self.brisk.is_brisk(now_us) && self.stay.is_over(now_us) && !self.is_kept()
+        self.pace.is_brisk(now_us) && self.stay.is_over(now_us) && !self.is_kept()
     }
 
     /// Returns whether the inbox has to return from a lane that is open.
     fn must_return(&self, fault: Option<LaneFault>, now_us: u64) -> bool {
-        fault.is_some() || self.is_kept() || self.brisk.is_idle(now_us)
+        fault.is_some() || self.is_kept() || self.pace.is_idle(now_us)
     }
 
     fn is_kept(&self) -> bool {
@@ -215,7 +217,7 @@ mod tests {
     #[test]
     fn a_refused_detach_keeps_the_inbox_for_good() {
         let mut inbox = InboxPlace::new();
-        inbox.stay_for_good();
+        inbox.forbid_moves();
         assert!((1..9).all(|_| !inbox.note_grant(u64::MAX / 2)));
     }
 }

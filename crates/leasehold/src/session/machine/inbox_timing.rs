@@ -1,11 +1,11 @@
-//! When the inbox may move to the lane, and when it stays with the thread (P17).
+//! When the inbox may move to the lane, and when it stays at home (P17).
 
 /// The inbox moves after this many grants by message, each less than [`BRISK_US`] after the one before.
 const GRANTS_TO_MOVE: u32 = 4;
 const BRISK_US: u64 = 1_000_000;
 /// If the lane has received no grant for this long, the inbox returns, because checking the lane costs more than it gains.
 const IDLE_US: u64 = 5_000_000;
-/// After the lane has failed, the inbox stays with the thread for this long. The time doubles with each further failure.
+/// After the lane has failed, the inbox stays at home for this long. The time doubles with each further failure.
 const STAY_MIN_US: u64 = 10_000_000;
 const STAY_MAX_US: u64 = 640_000_000;
 /// If the lane does not fail for this many times the next stay, that stay is the shortest one again.
@@ -13,14 +13,14 @@ const FORGIVEN_AFTER_STAYS: u64 = 10;
 
 /// How quickly grants come by messages.
 #[derive(Default)]
-pub(super) struct Brisk {
+pub(super) struct GrantPace {
     /// How many grants came in quick succession.
     grants: u32,
     /// When the last grant came, or when the inbox moved to the lane.
     granted_us: u64,
 }
 
-impl Brisk {
+impl GrantPace {
     pub(super) fn note_grant(&mut self, now_us: u64) {
         self.grants = if self.is_recent(now_us) { self.grants.saturating_add(1) } else { 1 };
         self.granted_us = now_us;
@@ -36,12 +36,12 @@ impl Brisk {
         now_us.saturating_sub(self.granted_us) > IDLE_US
     }
 
-    /// The inbox has moved to the lane: the time without a grant begins.
+    /// Notes that the inbox has moved to the lane: the time without a grant begins.
     pub(super) fn note_move(&mut self, now_us: u64) {
         self.granted_us = now_us;
     }
 
-    /// The inbox is with the thread again: the count begins again.
+    /// Begins the count again, because the inbox is at home again.
     pub(super) fn begin_again(&mut self) {
         self.grants = 0;
     }
@@ -51,7 +51,7 @@ impl Brisk {
     }
 }
 
-/// How long the inbox stays with the thread.
+/// How long the inbox stays at home.
 pub(super) struct StayHome {
     /// `u64::MAX`: for good.
     until_us: u64,
@@ -77,12 +77,12 @@ impl StayHome {
         self.next_us = (self.next_us * 2).min(STAY_MAX_US);
     }
 
-    /// Begins the shortest stay: somebody needs the inbox with the thread, and the lane has not failed.
-    pub(super) fn shortly(&mut self, now_us: u64) {
+    /// Begins the shortest stay: somebody needs the inbox at home, and the lane has not failed.
+    pub(super) fn extend_by_min(&mut self, now_us: u64) {
         self.until_us = self.until_us.max(now_us + STAY_MIN_US);
     }
 
-    pub(super) fn for_good(&mut self) {
+    pub(super) fn forbid(&mut self) {
         self.until_us = u64::MAX;
     }
 }
@@ -94,10 +94,10 @@ mod tests {
     #[test]
     fn grants_in_quick_succession_are_brisk() {
         let are_brisk = |apart_us: u64| {
-            let mut brisk = Brisk::default();
+            let mut pace = GrantPace::default();
             [1, 2, 3, 4, 5].map(|nth| {
-                brisk.note_grant(nth * apart_us);
-                brisk.is_brisk(nth * apart_us)
+                pace.note_grant(nth * apart_us);
+                pace.is_brisk(nth * apart_us)
             })
         };
         assert_eq!(are_brisk(BRISK_US - 1), [false, false, false, true, true]);
@@ -106,16 +106,16 @@ mod tests {
 
     #[test]
     fn grants_are_not_brisk_a_second_after_the_last_one() {
-        let mut brisk = Brisk::default();
-        (0..GRANTS_TO_MOVE).for_each(|_| brisk.note_grant(7));
-        assert!(brisk.is_brisk(6 + BRISK_US) && !brisk.is_brisk(7 + BRISK_US));
+        let mut pace = GrantPace::default();
+        (0..GRANTS_TO_MOVE).for_each(|_| pace.note_grant(7));
+        assert!(pace.is_brisk(6 + BRISK_US) && !pace.is_brisk(7 + BRISK_US));
     }
 
     #[test]
     fn a_lane_without_a_grant_is_idle_after_a_while() {
-        let mut brisk = Brisk::default();
-        brisk.note_move(7);
-        assert!(!brisk.is_idle(7 + IDLE_US) && brisk.is_idle(8 + IDLE_US));
+        let mut pace = GrantPace::default();
+        pace.note_move(7);
+        assert!(!pace.is_idle(7 + IDLE_US) && pace.is_idle(8 + IDLE_US));
     }
 
     #[test]
@@ -134,10 +134,10 @@ mod tests {
     #[test]
     fn a_short_stay_does_not_end_a_longer_one() {
         let mut stay = StayHome::new();
-        stay.shortly(0);
+        stay.extend_by_min(0);
         assert!(!stay.is_over(STAY_MIN_US - 1) && stay.is_over(STAY_MIN_US));
-        stay.for_good();
-        stay.shortly(STAY_MIN_US);
+        stay.forbid();
+        stay.extend_by_min(STAY_MIN_US);
         stay.after_failure(STAY_MIN_US);
         assert!(!stay.is_over(u64::MAX - 1));
     }

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use leasehold_spec::SessionId;
-use leasehold_spec::limits::look_floor_ms;
+use leasehold_spec::limits::recheck_floor_ms;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Name, Token};
@@ -163,7 +163,7 @@ impl Ledger {
     /// Returns the next re-check of a waiter with this lease: jittered, so that ten thousand waiters do not re-check at
     /// once.
     pub(crate) fn next_recheck_us(&mut self, lease_ms: u64, now_us: u64) -> u64 {
-        let floor_us = look_floor_ms(lease_ms) * 1000;
+        let floor_us = recheck_floor_ms(lease_ms) * 1000;
         let jitter_us = (self.ids.random() >> 32) * (floor_us * 2 / 5) / u64::from(u32::MAX);
         now_us + floor_us * 4 / 5 + jitter_us
     }

@@ -44,7 +44,7 @@ struct Watch {
     due_us: u64,
     /// When to re-check because the store said that the holder died or was revoked. A reply that was sent before that moves
     /// only `due_us`. `u64::MAX`: the store has said nothing.
-    told_us: u64,
+    announced_us: u64,
     /// The alarm that is set for the first of them. It is earlier than both if the lease was lengthened since.
     alarm_us: u64,
     action: WatchAction,
@@ -132,8 +132,9 @@ impl Names {
             return;
         }
         let due_us = after_us(now_us, left_us);
-        let (told_us, alarm_us) = state.watch.map_or((u64::MAX, u64::MAX), |watch| (watch.told_us, watch.alarm_us));
-        state.watch = Some(Watch { token, due_us, told_us, alarm_us, action });
+        let (announced_us, alarm_us) =
+            state.watch.map_or((u64::MAX, u64::MAX), |watch| (watch.announced_us, watch.alarm_us));
+        state.watch = Some(Watch { token, due_us, announced_us, alarm_us, action });
         self.ring_at(agenda, name, due_us);
     }
 
@@ -143,9 +144,9 @@ impl Names {
         let Some(state) = self.get_mut(name).filter(|state| state.attempts > 0) else { return };
         let at_us = after_us(now_us, left_us);
         let action = WatchAction::Recheck;
-        let unknown = Watch { token: Token::NONE, due_us: at_us, told_us: at_us, alarm_us: u64::MAX, action };
+        let unknown = Watch { token: Token::NONE, due_us: at_us, announced_us: at_us, alarm_us: u64::MAX, action };
         let watch = state.watch.get_or_insert(unknown);
-        watch.told_us = watch.told_us.min(at_us);
+        watch.announced_us = watch.announced_us.min(at_us);
         self.ring_at(agenda, name, at_us);
     }
 
@@ -165,24 +166,24 @@ impl Names {
             let Some(state) = self.get_mut(&name) else { continue };
             // An alarm of an earlier watch is dropped: this watch has its own. If it were set again, alarms would pile up.
             let Some(watch) = state.watch.as_mut().filter(|watch| watch.alarm_us == at_us) else { continue };
-            let (is_told, is_due) = (watch.told_us <= now_us, watch.due_us <= now_us);
-            let action = if is_told { WatchAction::Recheck } else { watch.action };
-            if is_told {
-                watch.told_us = u64::MAX;
+            let (is_announced, is_due) = (watch.announced_us <= now_us, watch.due_us <= now_us);
+            let action = if is_announced { WatchAction::Recheck } else { watch.action };
+            if is_announced {
+                watch.announced_us = u64::MAX;
             }
             if is_due {
                 watch.due_us = u64::MAX;
             }
             // A hand-over or a renewal may have moved the end to a later time since. Or the store has named another time,
             // which no reply in flight takes back.
-            watch.alarm_us = watch.due_us.min(watch.told_us);
+            watch.alarm_us = watch.due_us.min(watch.announced_us);
             if watch.alarm_us < u64::MAX {
                 agenda.names.set(watch.alarm_us, name.clone());
             } else {
                 state.watch = None;
                 self.sweep(&name);
             }
-            if is_told || is_due {
+            if is_announced || is_due {
                 ended.push((name, action));
             }
         }

@@ -25,8 +25,15 @@ use crate::store::Link;
 pub(crate) struct Predecessors {
     /// The caller of the acquire sends these.
     pub(crate) to_send: Vec<(u64, Op, InFlight)>,
-    /// The thread is about to send these, and signals that.
-    pub(crate) are_sent: Vec<oneshot::Receiver<()>>,
+    /// One signal for each release that the session's thread is about to send.
+    pub(crate) sent_by_thread: Vec<oneshot::Receiver<()>>,
+}
+
+/// The connection of an acquire. The first release before it may choose another one.
+struct Way<'a> {
+    link: Arc<dyn Link>,
+    is_chosen: bool,
+    route: &'a Route,
 }
 
 /// Returns the connection of an acquire that its caller sends, and what comes right before it. Without a connection the
@@ -46,16 +53,17 @@ pub(crate) fn clear_the_way(
             turn.arm(kept);
         }
     }
-    let Some(mut link) = link else { return (None, before) };
+    let Some(link) = link else { return (None, before) };
     let returning = turn.ledger.names.get(name).map(|state| state.going_back.clone()).unwrap_or_default();
-    let mut is_chosen = false;
+    let mut way = Way { link, is_chosen: false, route };
     for counter in returning {
-        // A release that is on its way on another connection than the first one is not waited for.
-        if let Some(chosen) = hurry(turn, counter, ((&link, is_chosen), route), &mut before) {
-            (link, is_chosen) = (chosen, true);
+        // Only the releases on one connection come right before the acquire. One that is in flight on another connection is
+        // not waited for.
+        if let Some(link) = put_before(turn, counter, &way, &mut before) {
+            (way.link, way.is_chosen) = (link, true);
         }
     }
-    (Some(link), before)
+    (Some(way.link), before)
 }
 
 /// Returns the attempt that keeps a lease of this name which nobody uses.
@@ -67,11 +75,11 @@ fn kept_of(ledger: &Ledger, name: &Name) -> Option<u64> {
     })
 }
 
-/// Returns the connection on which a release is sent, or was sent, and adds what is still to do for that.
-fn hurry(
+/// Puts one release before the acquire, if it can come before it. Returns the connection of the release.
+fn put_before(
     turn: &mut Turn<'_>,
     counter: u64,
-    ((link, is_chosen), route): ((&Arc<dyn Link>, bool), &Route),
+    Way { link, is_chosen, route }: &Way<'_>,
     before: &mut Predecessors,
 ) -> Option<Arc<dyn Link>> {
     let attempt = turn.ledger.attempts.get_mut(&counter)?;
@@ -84,17 +92,17 @@ fn hurry(
     if let Some(InFlight { link, serial, .. }) = in_flight {
         let link = Arc::clone(link);
         if !attempt.order.has_sent_return(*serial) {
-            before.are_sent.push(attempt.order.wait_behind());
+            before.sent_by_thread.push(attempt.order.wait_behind());
         }
         return Some(link);
     }
     if returning.next_us > turn.now.us() {
         return None; // It was refused a moment ago, and would be again.
     }
-    // The acquire that it ends may be in flight on `follow`: on another connection it would overtake that acquire.
+    // The release may end an acquire that is in flight on `follow`. On another connection it would overtake that acquire.
     if !attempt.order.may_be_followed() || attempt.order.has_followers() {
         let link = follow.or_else(|| turn.server.links.home().filter(|home| may_use(home)).cloned())?;
-        before.are_sent.push(attempt.order.wait_behind());
+        before.sent_by_thread.push(attempt.order.wait_behind());
         turn.arm(counter);
         return Some(link);
     }

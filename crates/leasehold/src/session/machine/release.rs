@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_MAX_MS, LOOK_MAX_MS, NOT_AFTER_MAX_US};
+use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_MAX_MS, NOT_AFTER_MAX_US, RECHECK_MAX_MS};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Op, Outcome, Token, Was};
@@ -269,7 +269,7 @@ fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
         Fault::Damaged(error) => match attempt.note_damaged(&error) {
             Some(pause_us) => (None, pause_us),
             // The record is damaged. It may still be mended or deleted: ask rarely, and without the caller.
-            None => (Some(error.may_act()), LOOK_MAX_MS * 1000),
+            None => (Some(error.may_act()), RECHECK_MAX_MS * 1000),
         },
         Fault::Undecided(_) => {
             hit(Mark::ReturnRepeated);

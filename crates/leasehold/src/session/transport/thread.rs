@@ -64,7 +64,7 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
         let is_first = ready.is_some();
         let unanswered = || {
             let known = shared.store.silence();
-            Err(known.unwrap_or_else(if is_first { unanswered } else { silent }))
+            Err(known.unwrap_or_else(if is_first { no_reply } else { silent }))
         };
         match meanwhile(&shared, opening).await.unwrap_or_else(unanswered) {
             Ok(link) => {
@@ -137,7 +137,8 @@ async fn serve(shared: &Arc<Shared>, id: SessionId, link: &Arc<dyn Link>) {
             shared.with(|turn| (due::due_requests(turn), turn.server.links.take_doubted(), turn.now.us()));
         requests.into_iter().for_each(|request| send(shared, link, request));
         doubted.into_iter().for_each(|doubted| prove(shared, doubted));
-        let (check_lane_us, due_move) = shared.with(|turn| (contact::check_lane(turn), inbox_moves::due_move(turn)));
+        let (check_lane_us, due_move) =
+            shared.with(|turn| (contact::check_lane(turn), inbox_moves::begin_due_move(turn)));
         due_move.into_iter().for_each(|due| inbox::begin(shared, id, link, due));
         if now_us.saturating_sub(asked_time_us) > IDLE_US {
             asked_time_us = now_us;
@@ -301,7 +302,7 @@ fn is_over(shared: &Arc<Shared>) -> bool {
 }
 
 /// Returns the error of a client whose store has never replied.
-fn unanswered() -> Error {
+fn no_reply() -> Error {
     Error::new(ErrorKind::Unreachable, "the store does not reply: is it running, and is the network up?")
 }
 

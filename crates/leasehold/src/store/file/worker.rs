@@ -155,7 +155,7 @@ impl Worker {
             Job::Rung { session } => self.rung(session),
             Job::Broken { holder } => {
                 for name in self.watches.broke(holder) {
-                    self.attached.values().for_each(|one| (one.inbox)(Message::Look(name.clone())));
+                    self.attached.values().for_each(|one| (one.inbox)(Message::Recheck(name.clone())));
                 }
             }
         }
@@ -281,7 +281,7 @@ impl Worker {
     fn watch(&mut self, name: &Name, holders: &[SessionId], live: &Live) {
         if self.watches.watch(name, holders, live) {
             // A holder died between the step and now.
-            self.attached.values().for_each(|one| (one.inbox)(Message::Look(name.clone())));
+            self.attached.values().for_each(|one| (one.inbox)(Message::Recheck(name.clone())));
         }
     }
 

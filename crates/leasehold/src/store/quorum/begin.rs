@@ -33,7 +33,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantState, Inspection, Name, Token};
 use tokio::sync::Notify;
 
-use super::connector::{OPEN_WITHIN_US, unanswered};
+use super::connector::{OPEN_WITHIN_US, no_reply_in_time};
 use super::fan::Fan;
 use super::member::Member;
 use super::node::{Begin, Candidate};
@@ -85,7 +85,7 @@ fn in_time<T: 'static>(shared: &Shared, node: usize, answer: Pending<Result<T, E
             biased;
             answer = answer => answer,
             () = world.sleep(Duration::from_micros(OPEN_WITHIN_US)) => {
-                let error = unanswered();
+                let error = no_reply_in_time();
                 Err(Error::new(error.kind(), format!("{at}: {error}")))
             }
         }

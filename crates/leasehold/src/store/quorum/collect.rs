@@ -248,5 +248,5 @@ fn notify_shortened(links: &Links, shortened: Option<Shortened>, since_us: u64) 
     for (id, token, until_us) in shortened {
         links.home.deliver(Message::Shortened { id, token, until_us, since_us });
     }
-    links.home.deliver(Message::LookAtAll);
+    links.home.deliver(Message::RecheckAll);
 }

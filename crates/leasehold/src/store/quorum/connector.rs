@@ -20,8 +20,8 @@ pub(super) const OPEN_WITHIN_US: u64 = 5_000_000;
 /// The pauses between two attempts to connect.
 const BACKOFF_MIN_US: u64 = 20_000;
 const BACKOFF_MAX_US: u64 = 1_000_000;
-/// The pause before a node that refused a payment gets it again.
-const PAY_US: u64 = 1_000_000;
+/// The pause before the return of a vote that a node refused is sent again.
+const RETURN_AGAIN_US: u64 = 1_000_000;
 /// The shortest time that a doubted node has for the answer to a ping.
 const PROOF_US: u64 = 500_000;
 
@@ -70,19 +70,21 @@ pub(super) async fn open(links: Arc<Links>, node: usize) -> Result<(), Error> {
     tokio::select! {
         biased;
         opened = connect(&links, node) => opened,
-        () = pause(&links, OPEN_WITHIN_US) => Err(unanswered()),
+        () = pause(&links, OPEN_WITHIN_US) => Err(no_reply_in_time()),
     }
 }
 
-/// Returns the error of a node that has not answered in time.
-pub(super) fn unanswered() -> Error {
-    Error::new(ErrorKind::Unreachable, "it accepts connections but does not reply")
+/// Returns the error of a node that was not connected, or did not reply, in time.
+pub(super) fn no_reply_in_time() -> Error {
+    let within_s = OPEN_WITHIN_US / 1_000_000;
+    let message = format!("no reply within {within_s} s: check that the server is running, and the network");
+    Error::new(ErrorKind::Unreachable, message)
 }
 
 async fn connect(links: &Arc<Links>, node: usize) -> Result<(), Error> {
     let (shared, member) = (&links.shared, &links.shared.members[node]);
-    let mut opened = Opened(Some(member.node.open(shared.charter).await?));
-    let Some(link) = opened.0.clone() else { return Ok(()) };
+    let link = member.node.open(shared.charter).await?;
+    let mut unready = CloseUnlessReady(Some(Arc::clone(&link)));
     if let Err(other) = shared.note_run_id(node, link.run_id()) {
         let message = format!(
             "the nodes {} and {} of the quorum are the same server: name each server once",
@@ -102,15 +104,15 @@ async fn connect(links: &Arc<Links>, node: usize) -> Result<(), Error> {
     member.set_status(NodeStatus::of(link.quarantine_until_us(), node_us, now_us));
     links.install(node, link);
     attach(links, node).await?;
-    opened.0 = None;
-    give_back::pay_all(links, node);
+    unready.0 = None;
+    give_back::send_pending(links, node);
     Ok(())
 }
 
-/// A connection that is not installed yet. If the task that opens it is dropped, this closes it.
-struct Opened(Option<Arc<dyn NodeLink>>);
+/// Closes a connection unless its inbox is attached: the task that opens it may fail, or be dropped.
+struct CloseUnlessReady(Option<Arc<dyn NodeLink>>);
 
-impl Drop for Opened {
+impl Drop for CloseUnlessReady {
     fn drop(&mut self) {
         if let Some(link) = self.0.take() {
             link.close();
@@ -124,7 +126,7 @@ pub(super) async fn attach(links: &Arc<Links>, node: usize) -> Result<(), Error>
     let attached = tokio::select! {
         biased;
         attached = link.attach(session, inbox(links, node)) => attached.map_err(Fault::error),
-        () = pause(links, OPEN_WITHIN_US) => Err(unanswered()),
+        () = pause(links, OPEN_WITHIN_US) => Err(no_reply_in_time()),
     };
     attached.inspect_err(|_| {
         link.close();
@@ -139,7 +141,7 @@ fn inbox(links: &Arc<Links>, node: usize) -> Inbox {
         let Some(links) = links.upgrade() else { return };
         match message {
             NodeMessage::Bell(name, bell) => accept(&links, node, name, &bell),
-            NodeMessage::Garbled => links.deliver(Message::LookAtAll),
+            NodeMessage::Garbled => links.deliver(Message::RecheckAll),
             NodeMessage::Detached => links.poke(node),
         }
     })
@@ -171,24 +173,24 @@ fn accept(links: &Arc<Links>, node: usize, name: Name, bell: &Bell) {
     links.deliver(Message::Delivery(name, delivery));
 }
 
-/// Watches a connection until it is gone. If the node refused a payment with an error, the payment is repeated: a
+/// Watches a connection until it is gone. If the node refused the return of a vote, the return is repeated: a
 /// connection that works would not be reopened for that, and the vote would block others for the rest of its lease.
 async fn watch(links: &Arc<Links>, node: usize) {
-    let debts = &links.shared.members[node].debts;
-    let mut pay_us = None;
+    let returns = &links.shared.members[node].returns;
+    let mut again_us = None;
     loop {
         let Some(link) = links.to(node) else { return };
         let now_us = links.now_us();
-        pay_us = (!debts.is_empty()).then(|| pay_us.unwrap_or(now_us + PAY_US));
-        let left_us = pay_us.map_or(0, |pay_us| pay_us.saturating_sub(now_us));
+        again_us = (!returns.is_empty()).then(|| again_us.unwrap_or(now_us + RETURN_AGAIN_US));
+        let left_us = again_us.map_or(0, |again_us| again_us.saturating_sub(now_us));
         tokio::select! {
             biased;
             () = links.poked(node) => {}
-            // The session's link pays the debts of other links, too: it outlives every runtime.
-            () = debts.added(), if links.is_home() => {}
-            () = pause(links, left_us), if pay_us.is_some() => {
-                pay_us = None;
-                give_back::pay_all(links, node);
+            // The session's link sends the returns of other links, too: it outlives every runtime.
+            () = returns.added(), if links.is_home() => {}
+            () = pause(links, left_us), if again_us.is_some() => {
+                again_us = None;
+                give_back::send_pending(links, node);
             }
         }
         if links.is_closed() || link.is_closed() {

@@ -14,7 +14,7 @@ use super::attempts::{Nodes, Traces};
 use super::collect::{self, Question};
 use super::fan::Fan;
 use super::links::Links;
-use super::member::Debt;
+use super::member::PendingReturn;
 use super::runs::Pause;
 use super::tally::{Ballot, Tally};
 use crate::error::ErrorKind;
@@ -171,8 +171,8 @@ pub(super) fn everywhere(links: &Arc<Links>, name: &Name, id: GrantId, upto: Tok
         return;
     }
     let traces = links.shared.attempts().traces(&id);
-    let debt = debt_of(links, name, id, upto);
-    let mut question = at_all(links, &debt, traces);
+    let pending = return_of(links, name, id, upto);
+    let mut question = at_all(links, &pending, traces);
     question.fan.poll();
     question.finish();
 }
@@ -191,94 +191,94 @@ pub(super) fn at_node(links: &Arc<Links>, node: usize, name: &Name, id: GrantId,
         return;
     }
     let traces = links.shared.attempts().traces(&id);
-    let debt = debt_of(links, name, id, upto);
-    collect::send(links, Fan::of(at(links, node, &debt, traces).map(|giving_back| (node, giving_back))));
+    let pending = return_of(links, name, id, upto);
+    collect::send(links, Fan::of(at(links, node, &pending, traces).map(|giving_back| (node, giving_back))));
 }
 
 /// Returns what an attempt owes a node that may have voted for it, up to this token.
-pub(super) fn debt_of(links: &Links, name: &Name, id: GrantId, upto: Token) -> Debt {
+pub(super) fn return_of(links: &Links, name: &Name, id: GrantId, upto: Token) -> PendingReturn {
     let cools_until_us = links.shared.releases.cools_until_us(&id);
-    // Every lease that was granted before this call has ended by then. A cool-down that is longer stays a debt until its
-    // end: the node keeps the vote until then.
+    // Every lease that was granted before this call has ended by then. A return with a longer cool-down stays pending
+    // until its end: the node keeps the vote until then.
     let until_us = (links.now_us() + links.shared.charter.max_lease_ms * 1000).max(cools_until_us);
-    Debt { name: name.clone(), id, upto, until_us, cools_until_us }
+    PendingReturn { name: name.clone(), id, upto, until_us, cools_until_us }
 }
 
 /// Gives the votes of an attempt back at all nodes.
-pub(super) fn at_all(links: &Arc<Links>, debt: &Debt, traces: Traces) -> Question {
-    Question::of(links, |node| at(links, node, debt, traces))
+pub(super) fn at_all(links: &Arc<Links>, pending: &PendingReturn, traces: Traces) -> Question {
+    Question::of(links, |node| at(links, node, pending, traces))
 }
 
 /// Gives the votes of an attempt back in a pause, at the nodes that it asked. Other nodes need no pause.
-pub(super) fn pause(links: &Arc<Links>, debt: &Debt, asked: Nodes, Pause { notice_ms }: Pause) -> Question {
-    let request = Request::Pause { id: debt.id, upto: debt.upto, notice_ms };
-    Question::of(links, |node| if asked.has(node) { pay_by(links, node, debt.clone(), &request) } else { None })
+pub(super) fn pause(links: &Arc<Links>, pending: &PendingReturn, asked: Nodes, Pause { notice_ms }: Pause) -> Question {
+    let request = Request::Pause { id: pending.id, upto: pending.upto, notice_ms };
+    Question::of(links, |node| if asked.has(node) { send_as(links, node, pending.clone(), &request) } else { None })
 }
 
 /// Gives a vote back at one node. The attempt keeps a later vote for a larger token. If the node cannot be reached, the
-/// vote becomes a debt. A node that was never asked gets no debt: the number of debts has a limit.
-fn at(links: &Arc<Links>, node: usize, debt: &Debt, traces: Traces) -> Option<Pending<Ballot>> {
+/// return stays pending. A node that was never asked gets no pending return: their number has a limit.
+fn at(links: &Arc<Links>, node: usize, pending: &PendingReturn, traces: Traces) -> Option<Pending<Ballot>> {
     if links.to(node).is_none() && !traces.asked.has(node) {
         return None;
     }
-    pay(links, node, debt.clone(), traces.wait)
+    send_return(links, node, pending.clone(), traces.wait)
 }
 
-/// Pays the debts at a node that was reconnected, or that has refused a payment.
-pub(super) fn pay_all(links: &Arc<Links>, node: usize) {
+/// Sends the pending returns to a node that was reconnected, or that has refused one.
+pub(super) fn send_pending(links: &Arc<Links>, node: usize) {
     if links.to(node).is_none() {
-        return; // The node is gone again, or this link was closed meanwhile. Another link pays.
+        return; // The node is gone again, or this link was closed meanwhile. Another link sends them.
     }
-    for debt in links.shared.members[node].debts.take(links.now_us()) {
+    for pending in links.shared.members[node].returns.take(links.now_us()) {
         hit(Mark::OwedPaid);
-        let wait = links.shared.attempts().traces(&debt.id).wait;
-        let mut fan = Fan::of(pay(links, node, debt, wait).map(|paying| (node, paying)));
+        let wait = links.shared.attempts().traces(&pending.id).wait;
+        let mut fan = Fan::of(send_return(links, node, pending, wait).map(|returning| (node, returning)));
         fan.poll();
         collect::finish(links, fan);
     }
 }
 
-/// Pays one debt. The debt belongs to an earlier round: if the attempt waits again, it keeps its place in the queue.
-fn pay(links: &Arc<Links>, node: usize, debt: Debt, wait: Option<Wait>) -> Option<Pending<Ballot>> {
-    let request = debt.request(wait, links.now_us());
-    pay_by(links, node, debt, &request)
+/// Gives one vote back. The vote belongs to an earlier round: if the attempt waits again, it keeps its place in the queue.
+fn send_return(links: &Arc<Links>, node: usize, pending: PendingReturn, wait: Option<Wait>) -> Option<Pending<Ballot>> {
+    let request = pending.request(wait, links.now_us());
+    send_as(links, node, pending, &request)
 }
 
-/// Pays one debt by this request.
+/// Gives one vote back by this request.
 ///
-/// The link may be closed because its runtime stands still. Then nobody reads the answer, and the debt must be paid again.
-/// Closing the link does not wake this future, so its caller waits for the close, too.
-fn pay_by(links: &Arc<Links>, node: usize, debt: Debt, request: &Request) -> Option<Pending<Ballot>> {
+/// The link may be closed because its runtime stands still. Then nobody reads the answer, and the vote must be given back
+/// again. Closing the link does not wake this future, so its caller waits for the close, too.
+fn send_as(links: &Arc<Links>, node: usize, pending: PendingReturn, request: &Request) -> Option<Pending<Ballot>> {
     let keeps_place = matches!(request, Request::GiveBack { wait: Some(_), .. });
-    let Some(mut paying) = collect::ask(links, node, &debt.name, request) else {
-        remember(links, node, debt);
+    let Some(mut returning) = collect::ask(links, node, &pending.name, request) else {
+        remember(links, node, pending);
         return None;
     };
     let links = Arc::clone(links);
     Some(Box::pin(async move {
         let closed = || Ballot::Failed(ErrorKind::Unreachable, "the connection was closed".into());
-        let ballot = poll_fn(|context| match paying.as_mut().poll(context) {
+        let ballot = poll_fn(|context| match returning.as_mut().poll(context) {
             Poll::Pending if links.is_closed() => Poll::Ready(closed()),
             polled => polled,
         })
         .await;
         match ballot {
-            Ballot::Cast { .. } if !keeps_place || links.shared.attempts().is_live(&debt.id) => {}
+            Ballot::Cast { .. } if !keeps_place || links.shared.attempts().is_live(&pending.id) => {}
             // The leave of the attempt may have overtaken this request on another connection.
-            Ballot::Cast { .. } => at_node(&links, node, &debt.name, debt.id, debt.upto),
-            _ => remember(&links, node, debt),
+            Ballot::Cast { .. } => at_node(&links, node, &pending.name, pending.id, pending.upto),
+            _ => remember(&links, node, pending),
         }
-        // The connection broke, and the connector may have replaced it and paid before this debt was remembered.
+        // The connection broke. The connector may have replaced it, and sent the pending returns before this one was added.
         if matches!(ballot, Ballot::Failed(ErrorKind::Unreachable, _)) {
-            pay_all(&links, node);
+            send_pending(&links, node);
         }
         ballot
     }))
 }
 
-fn remember(links: &Links, node: usize, debt: Debt) {
+fn remember(links: &Links, node: usize, pending: PendingReturn) {
     hit(Mark::Owed);
-    links.shared.members[node].debts.add(debt, links.now_us());
-    // If the node is connected and has refused, its connector pays again.
+    links.shared.members[node].returns.add(pending, links.now_us());
+    // If the node is connected and has refused, its connector sends it again.
     links.poke(node);
 }

@@ -143,7 +143,7 @@ async fn ping(links: Arc<Links>) -> Result<u64, Fault> {
 
 async fn attach(links: Arc<Links>, session: SessionId, inbox: Inbox) -> Result<(), Fault> {
     links.make_home(session, inbox);
-    // From now on the connectors of this link pay the debts of other links, too.
+    // From now on the connectors of this link also send the returns of other links.
     (0..links.shared.nodes()).for_each(|node| links.poke(node));
     keep_time(&links);
     let attaching = (0..links.shared.nodes()).map(|node| {

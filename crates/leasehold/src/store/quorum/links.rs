@@ -168,7 +168,7 @@ impl Links {
         std::mem::take(&mut self.connection(node).is_doubted)
     }
 
-    /// Has the connector of a node check the connection and the debts.
+    /// Has the connector of a node check the connection and the pending returns.
     pub(super) fn poke(&self, node: usize) {
         self.nodes[node].poke.notify_one();
     }

@@ -1,4 +1,5 @@
-//! A node as one client knows it, over all connections: its clock, its round-trip time, its latest status, and its debts.
+//! A node as one client knows it, over all connections: its clock, its round-trip time, its latest status, and the
+//! votes that are to be given back there.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,12 +12,12 @@ use tokio::sync::Notify;
 use super::node::Node;
 use crate::clock::{Sample, ServerClock};
 
-/// The most votes that are remembered for a node: as many as a session remembers of its releases.
-const DEBTS: usize = 1024;
+/// The most votes that are remembered for a node, to be given back when it is there.
+const PENDING_RETURNS: usize = 1024;
 
 pub(super) struct Member {
     pub(super) node: Arc<dyn Node>,
-    pub(super) debts: Debts,
+    pub(super) returns: PendingReturns,
     known: Mutex<Known>,
 }
 
@@ -51,7 +52,7 @@ pub(super) enum NodeStatus {
 
 impl Member {
     pub(super) fn new(node: Arc<dyn Node>) -> Self {
-        Self { node, debts: Debts::default(), known: Mutex::default() }
+        Self { node, returns: PendingReturns::default(), known: Mutex::default() }
     }
 
     /// Notes the run ID of a new connection. Times of two runs are never compared.
@@ -113,7 +114,7 @@ impl Member {
         self.known().was_used = true;
     }
 
-    /// Returns whether the node is known to be older than this client. Such a node is not new.
+    /// Returns whether the node is known to have been in use. Only a node that was not in use can be new.
     pub(super) fn was_used(&self) -> bool {
         self.known().was_used
     }
@@ -151,7 +152,7 @@ impl NodeStatus {
             Self::Abstains(Abstention::Resting { .. }, _) => {
                 let left_s = self.quarantine_us(now_us).unwrap_or(0).div_ceil(1_000_000);
                 let why = if was_used { "was restarted or emptied" } else { "is new, or was emptied" };
-                format!("is in quarantine for {left_s} s more: it {why}, so it may have lost leases")
+                format!("is in quarantine for {left_s} s more: it {why}, so it may have forgotten leases")
             }
             Self::Abstains(Abstention::Unmarked, _) => "was emptied, and is being initialized".into(),
             Self::ClockFar => {
@@ -175,7 +176,7 @@ impl NodeStatus {
 
 /// A vote to give back at a node.
 #[derive(Clone, Debug)]
-pub(super) struct Debt {
+pub(super) struct PendingReturn {
     pub(super) name: Name,
     pub(super) id: GrantId,
     /// The last token to give back. The attempt may have asked for a larger one since.
@@ -186,7 +187,7 @@ pub(super) struct Debt {
     pub(super) cools_until_us: u64,
 }
 
-impl Debt {
+impl PendingReturn {
     /// Returns the request to send to the node now. A cool-down that is over by now is a release.
     pub(super) fn request(&self, wait: Option<Wait>, now_us: u64) -> Request {
         let (id, upto, left_us) = (self.id, self.upto, self.cools_until_us.saturating_sub(now_us));
@@ -198,47 +199,77 @@ impl Debt {
 }
 
 #[derive(Default)]
-pub(super) struct Debts {
-    debts: Mutex<VecDeque<Debt>>,
+pub(super) struct PendingReturns {
+    all: Mutex<VecDeque<PendingReturn>>,
     added: Notify,
 }
 
-impl Debts {
-    /// Adds a debt, or merges it with an earlier debt of the same attempt: the larger token and the later times win.
-    pub(super) fn add(&self, mut debt: Debt, now_us: u64) {
-        let mut debts = self.debts();
-        debts.retain(|old| {
-            let is_same = old.id == debt.id;
+impl PendingReturns {
+    /// Adds a return, or merges it with an earlier one of the same attempt: the larger token and the later times win.
+    pub(super) fn add(&self, mut added: PendingReturn, now_us: u64) {
+        let mut all = self.all();
+        all.retain(|old| {
+            let is_same = old.id == added.id;
             if is_same {
-                debt.upto = debt.upto.max(old.upto);
-                debt.until_us = debt.until_us.max(old.until_us);
-                debt.cools_until_us = debt.cools_until_us.max(old.cools_until_us);
+                added.upto = added.upto.max(old.upto);
+                added.until_us = added.until_us.max(old.until_us);
+                added.cools_until_us = added.cools_until_us.max(old.cools_until_us);
             }
             !is_same && old.until_us > now_us
         });
-        if debts.len() >= DEBTS {
-            debts.pop_front();
+        if all.len() >= PENDING_RETURNS {
+            all.pop_front();
         }
-        debts.push_back(debt);
-        drop(debts);
+        all.push_back(added);
+        drop(all);
         self.added.notify_one();
     }
 
-    /// Waits until a debt is added.
+    /// Waits until a return is added.
     pub(super) async fn added(&self) {
         self.added.notified().await;
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.debts().is_empty()
+        self.all().is_empty()
     }
 
-    /// Removes all debts, and returns those that have not ended by themselves.
-    pub(super) fn take(&self, now_us: u64) -> Vec<Debt> {
-        self.debts().drain(..).filter(|debt| debt.until_us > now_us).collect()
+    /// Removes all of them, and returns those whose votes have not ended by themselves.
+    pub(super) fn take(&self, now_us: u64) -> Vec<PendingReturn> {
+        self.all().drain(..).filter(|pending| pending.until_us > now_us).collect()
     }
 
-    fn debts(&self) -> MutexGuard<'_, VecDeque<Debt>> {
-        self.debts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, VecDeque<PendingReturn>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_spec::SessionId;
+
+    use super::*;
+
+    /// A late vote goes back while the cool-down of the same attempt is pending. The node must still get the cool-down
+    /// (P23).
+    #[test]
+    fn two_returns_of_one_attempt_are_merged() {
+        let returns = PendingReturns::default();
+        let id = |counter| GrantId { session: SessionId(7), counter, nonce: 0 };
+        let returned = |counter, upto, until_us, cools_until_us| PendingReturn {
+            name: Name::new("a").expect("a valid name"),
+            id: id(counter),
+            upto: Token::new(upto).expect("a valid token"),
+            until_us,
+            cools_until_us,
+        };
+        for (upto, until_us, cools_until_us) in [(5, 900, 800), (9, 700, 0), (7, 600, 600)] {
+            returns.add(returned(1, upto, until_us, cools_until_us), 100);
+        }
+        returns.add(returned(2, 1, 300, 0), 100);
+        let taken = returns.take(400);
+        assert!(returns.is_empty());
+        let seen = |pending: &PendingReturn| (pending.id, pending.upto.get(), pending.until_us, pending.cools_until_us);
+        assert_eq!(taken.iter().map(seen).collect::<Vec<_>>(), [(id(1), 9, 900, 800)], "that of 2 has ended");
     }
 }

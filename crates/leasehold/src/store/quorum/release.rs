@@ -1,4 +1,4 @@
-//! Release, leave and cool down: the attempt ends here, and all nodes give its votes back.
+//! Release, leave and cool down: the attempt ends here, and the client gives its votes back at all nodes.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::attempts::{Nodes, Traces};
 use super::collect::answer;
 use super::give_back;
 use super::links::Links;
-use super::member::Debt;
+use super::member::PendingReturn;
 use super::runs::Pause;
 use super::tally::{ReleaseResult, Tally};
 use crate::store::Fault;
@@ -33,14 +33,14 @@ pub(super) async fn release(
     let pause = links.shared.runs.begin_release(&name, id, used > token, begun_us);
     let in_flight = InFlight::begin(&links, &name, id, 0);
     let asked = end_attempt(&links, id);
-    let debt = give_back::debt_of(&links, &name, id, Token::HIGHEST);
+    let pending = give_back::return_of(&links, &name, id, Token::HIGHEST);
     let (was, tally) = match pause {
-        None => ask_all(&links, &debt, asked).await?,
-        Some(pause) => match try_pause(&links, &debt, asked, pause).await {
+        None => ask_all(&links, &pending, asked).await?,
+        Some(pause) => match try_pause(&links, &pending, asked, pause).await {
             Some(paused) => paused,
             None => {
                 links.shared.runs.end_pause(&name, &id);
-                let (_, tally) = ask_all(&links, &debt, asked).await?;
+                let (_, tally) = ask_all(&links, &pending, asked).await?;
                 // The nodes may have carried out the pause, and another client may have held since. So an answer that they
                 // know nothing of this attempt does not prove that the lease was lost (P3).
                 (Was::Granted, tally)
@@ -59,8 +59,8 @@ pub(super) async fn leave(links: Arc<Links>, name: Name, id: GrantId, cool_down_
     let begun_us = links.now_us();
     let in_flight = InFlight::begin(&links, &name, id, begun_us + cool_down_ms * 1000);
     let asked = end_attempt(&links, id);
-    let debt = give_back::debt_of(&links, &name, id, Token::HIGHEST);
-    let (was, tally) = ask_all(&links, &debt, asked).await?;
+    let pending = give_back::return_of(&links, &name, id, Token::HIGHEST);
+    let (was, tally) = ask_all(&links, &pending, asked).await?;
     in_flight.note_answered();
     Ok(answer(begun_us, &tally, Outcome::Left { was }))
 }
@@ -128,11 +128,11 @@ fn end_attempt(links: &Links, id: GrantId) -> Nodes {
     asked
 }
 
-/// Gives the votes back in a pause, at the nodes that the attempt asked: in a run this may be a bare majority.
-/// `None`: no majority has replied in time, so all nodes must give the votes back, and call.
-async fn try_pause(links: &Arc<Links>, debt: &Debt, asked: Nodes, pause: Pause) -> Option<(Was, Tally)> {
+/// Gives the votes back in a pause, at the nodes that the attempt asked: in a run this may be a bare majority. `None`:
+/// no majority has replied in time. Then the votes are given back by an ordinary release, after which the nodes call.
+async fn try_pause(links: &Arc<Links>, pending: &PendingReturn, asked: Nodes, pause: Pause) -> Option<(Was, Tally)> {
     let until_us = links.now_us() + links.shared.bare_majority_timeout_us(u64::MAX);
-    let mut question = give_back::pause(links, debt, asked, pause);
+    let mut question = give_back::pause(links, pending, asked, pause);
     let result = question.collect(until_us, Tally::release).await;
     let tally = question.finish();
     match result {
@@ -142,8 +142,8 @@ async fn try_pause(links: &Arc<Links>, debt: &Debt, asked: Nodes, pause: Pause) 
 }
 
 /// Gives the votes back at all nodes. Returns what a majority had.
-async fn ask_all(links: &Arc<Links>, debt: &Debt, asked: Nodes) -> Result<(Was, Tally), Fault> {
-    let mut question = give_back::at_all(links, debt, Traces { asked, wait: None });
+async fn ask_all(links: &Arc<Links>, pending: &PendingReturn, asked: Nodes) -> Result<(Was, Tally), Fault> {
+    let mut question = give_back::at_all(links, pending, Traces { asked, wait: None });
     let result = tokio::select! {
         biased;
         result = question.count(WITHIN_US, Tally::release) => result,

@@ -1,4 +1,5 @@
-//! The releases in flight, and the cool-downs: when other code gives the votes of an ended attempt back, and how.
+//! The releases in flight, and the cool-downs. They delay or change other requests that give the votes of the same attempt
+//! back.
 //!
 //! For example, a node calls a waiting attempt, and the call arrives after the attempt has ended. The client gives the
 //! vote back there, so that the next waiter need not wait. This request may overtake the release of the attempt, which is
@@ -36,8 +37,7 @@ struct Entries {
 struct Release {
     /// How often it is in flight: the session may repeat a release on another link.
     in_flight: u32,
-    /// Whether a majority has answered it. The other copies are of no use then, and may never end: a caller need not poll
-    /// its future.
+    /// Whether a majority has answered one of its requests. The futures of the others may never be polled again.
     is_answered: bool,
     /// The nodes at which the votes go back once more when it has ended.
     deferred: Nodes,
@@ -55,8 +55,11 @@ impl Releases {
         release.cools_until_us = release.cools_until_us.max(cools_until_us);
     }
 
-    /// If a release of the attempt is in flight, defers giving its votes at these nodes back until the release has ended.
-    /// Returns `false` if none is in flight.
+    /// While a release of this attempt is in flight, notes that its votes at these nodes go back when it has ended. Returns
+    /// `false` if none is in flight.
+    ///
+    /// A caller may have polled its release once, and keep the future. Then the votes go back when the release that the
+    /// session repeats is answered, at most 2 s later while a majority is there.
     pub(super) fn defer(&self, id: &GrantId, nodes: Nodes) -> bool {
         let mut entries = self.entries();
         let release = entries.releases.get_mut(id).filter(|release| release.in_flight > 0 && !release.is_answered);

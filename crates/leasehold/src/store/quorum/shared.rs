@@ -24,8 +24,8 @@ use crate::world::{Pending, World};
 const ANSWER_US: u64 = 50_000;
 /// The time that a bare majority has for its answers, in addition to four round trips.
 const BARE_MAJORITY_US: u64 = 2_000;
-/// The most names that are remembered. A name is ahead of the clock for as many microseconds as its grant has tokens, about
-/// a millisecond, unless a clock is wrong.
+/// The most names whose tokens are remembered. A token is ahead of the clock for as many microseconds as its grant has
+/// tokens, about a millisecond, unless a clock is wrong.
 const NAMES: usize = 4_096;
 
 pub(super) struct Shared {
@@ -57,6 +57,8 @@ impl Shared {
         }
     }
 
+    /// Returns what the session must know about this store.
+    ///
     /// A majority may have ended a grant while the other nodes keep the grant, or a place in their queues, until it lapses.
     ///
     /// A node never votes below a token for which it has voted. While a reserved range is ahead of the clock, the next
@@ -79,7 +81,8 @@ impl Shared {
         self.timers.spawn(&*self.world, work);
     }
 
-    /// Waits until that work has finished, at most for a timeout: a stalled node must not keep a client from closing.
+    /// Waits until the spawned work has finished, at most for a timeout: a stalled node must not keep a client from
+    /// closing.
     pub(super) async fn idle(self: Arc<Self>) {
         tokio::select! {
             biased;
@@ -232,14 +235,17 @@ impl Shared {
         let mut left: Vec<u64> = members.iter().filter_map(|member| member.status().quarantine_us(now_us)).collect();
         if left.len() == members.len() && !members.iter().any(Member::was_used) {
             return "; if this quorum was never used, run `leasehold quorum begin`; if its servers were restarted or \
-                    emptied, wait: a lease that they have lost may be held"
+                    emptied, wait: a client may still hold a lease that they have forgotten"
                 .to_owned();
         }
         left.sort_unstable();
         match missing.checked_sub(1).and_then(|last| left.get(last)) {
             Some(left_us) => {
                 let left_s = left_us.div_ceil(1_000_000);
-                format!("; wait: a majority votes in {left_s} s, and until then a lost lease may be held")
+                format!(
+                    "; wait: a majority votes in {left_s} s, and until then a client may still hold a lease that these \
+                     nodes have forgotten"
+                )
             }
             // The client itself needs time for each request.
             None if missing == 0 || members.iter().any(|member| matches!(member.status(), NodeStatus::Silent)) => {

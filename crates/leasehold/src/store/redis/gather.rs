@@ -106,7 +106,7 @@ impl Gather {
     /// Runs the driver until it ends.
     pub(super) async fn drive(&self, driver: impl Future<Output = ()>) {
         let (mut driver, mut aside) = (pin!(driver), pin!(yield_now()));
-        // On such a runtime, the future that it blocks on runs only after all spawned tasks.
+        // On a runtime with one thread, the future of `block_on` runs only after all spawned tasks.
         let has_one_thread = Handle::try_current().is_ok_and(|it| it.runtime_flavor() == RuntimeFlavor::CurrentThread);
         // The number of gathered requests when the driver last let other tasks run.
         let (mut seen, mut waker) = (None, Waker::noop().clone());

@@ -19,10 +19,11 @@ use super::dial::{dial, drive};
 use super::fault::{self, Asker};
 use super::keys::Keys;
 use super::link::RedisLink;
+use super::link_state::LinkState;
 use super::scripts::Family;
 use super::source::Source;
 use super::url::Target;
-use super::wire::{Line, Wire};
+use super::wire::Wire;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
@@ -41,7 +42,7 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
     match greet(&mut wire, who, Family::Locks).await {
         Ok(Greeted { run, lacks_for_pools, .. }) => Ok(RedisLink { wire, run, lacks_for_pools, world }),
         Err(error) => {
-            wire.line.close();
+            wire.state.close();
             Err(error)
         }
     }
@@ -49,18 +50,18 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
 
 /// Opens a connection that is driven on the caller's runtime.
 pub(super) async fn connect(target: &Target, world: &dyn World, keys: Keys, asker: Asker) -> Result<Wire, Error> {
-    let line = Arc::new(Line::new(&target.address, asker));
+    let state = Arc::new(LinkState::new(&target.address, asker));
     let config = {
-        let line = Arc::clone(&line);
+        let state = Arc::clone(&state);
         let receive = move |push: PushInfo| -> Result<(), redis::aio::SendError> {
-            line.receive(&push);
+            state.receive(&push);
             Ok(())
         };
         AsyncConnectionConfig::new().set_pipeline_buffer_size(BUFFER).set_push_sender(receive)
     };
     let (connection, driver) = dial(target, world, config, asker, TLS_WITHIN).await?;
-    drive(world, Box::pin(Arc::clone(&line).drive(driver)))?;
-    Ok(Wire { connection, keys, line })
+    drive(world, Box::pin(Arc::clone(&state).drive(driver)))?;
+    Ok(Wire { connection, keys, state })
 }
 
 /// The results of the first exchange.
@@ -77,7 +78,7 @@ pub(super) struct Greeted {
 /// Asks for the role and version of the server, and whether it knows our scripts and permits their commands. `who`
 /// begins with ROLE and INFO.
 pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, family: Family) -> Result<Greeted, Error> {
-    let (at, asker) = (wire.line.at.clone(), wire.line.asker);
+    let (at, asker) = (wire.state.at.clone(), wire.state.asker);
     ask_rights(&mut who, wire, family);
     let mut said = all(wire, &who).await?.into_iter();
     let mut next = || said.next().ok_or_else(|| fault::not_redis(&at));
@@ -104,13 +105,13 @@ pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, family: Family) ->
 
 /// Adds the question about our rights.
 fn ask_rights(pipeline: &mut Pipeline, wire: &Wire, family: Family) {
-    let arguments = wire.line.asker.rights.arguments(&wire.keys.sample());
+    let arguments = wire.state.asker.rights.arguments(&wire.keys.sample());
     pipeline.cmd("EVALSHA").arg(&family.question().sha).arg(0).arg(arguments);
 }
 
 /// Loads the scripts and then the question, and asks it. Returns the reply of the server.
 async fn bring(wire: &mut Wire, family: Family) -> Result<Value, Error> {
-    let (at, asker) = (wire.line.at.clone(), wire.line.asker);
+    let (at, asker) = (wire.state.at.clone(), wire.state.asker);
     let Source { text, sha } = family.question();
     let scripts = || family.scripts().map(|script| (script.source(), script.sha())).chain([(&**text, &**sha)]);
     let mut load = redis::pipe();
@@ -132,7 +133,7 @@ async fn bring(wire: &mut Wire, family: Family) -> Result<Value, Error> {
 /// Returns the replies to a pipeline, including errors.
 async fn all(wire: &mut Wire, pipeline: &Pipeline) -> Result<Vec<Value>, Error> {
     let answered = wire.connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
-    answered.map_err(|error| fault::handshake(&error, &wire.line.at, wire.line.asker))
+    answered.map_err(|error| fault::handshake(&error, &wire.state.at, wire.state.asker))
 }
 
 fn sound(answer: Value, at: &str, asker: Asker) -> Result<Value, Error> {

@@ -8,11 +8,12 @@ use super::batch::in_parts;
 use super::batch_call::may_join;
 use super::call::Call;
 use super::fault;
+use super::link_state::ChannelEvent;
 use super::many::BatchReply;
 use super::pool::encoding::Encoding;
 use super::pool::request::{Request, renewals, restless};
 use super::reply::{self, To};
-use super::wire::{Heard, Wire, gone};
+use super::wire::{Wire, gone};
 use super::words::Reply;
 use crate::error::Error;
 use crate::inspection::NodeView;
@@ -58,15 +59,15 @@ impl Link for RedisLink {
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let keys = self.wire.keys.clone();
-        let ear = move |heard: Heard<'_>| {
-            inbox(match heard {
-                Heard::Text(text) => reply::delivery(&keys, session, text)
-                    .map_or(Message::LookAtAll, |(name, delivery)| Message::Delivery(name, delivery)),
-                Heard::Garbled => Message::LookAtAll,
-                Heard::Detached => Message::Detached,
+        let handler = move |event: ChannelEvent<'_>| {
+            inbox(match event {
+                ChannelEvent::Text(text) => reply::delivery(&keys, session, text)
+                    .map_or(Message::RecheckAll, |(name, delivery)| Message::Delivery(name, delivery)),
+                ChannelEvent::Garbled => Message::RecheckAll,
+                ChannelEvent::Detached => Message::Detached,
             });
         };
-        self.wire.attach(session, &*self.world, Arc::new(ear))
+        self.wire.attach(session, &*self.world, Arc::new(handler))
     }
 
     fn detach(&self, session: SessionId) -> Pending<Result<(), Fault>> {
@@ -74,7 +75,7 @@ impl Link for RedisLink {
     }
 
     fn check_read(&self) -> Progress {
-        self.wire.line.check_read()
+        self.wire.state.check_read()
     }
 
     fn run_id(&self) -> &str {
@@ -90,19 +91,19 @@ impl Link for RedisLink {
     }
 
     fn check_driven(&self) -> Progress {
-        self.wire.line.check_driven()
+        self.wire.state.check_driven()
     }
 
     fn has_unsent(&self) -> bool {
-        self.wire.line.has_unsent()
+        self.wire.state.has_unsent()
     }
 
     fn is_closed(&self) -> bool {
-        self.wire.line.is_closed()
+        self.wire.state.is_closed()
     }
 
     fn close(&self) {
-        self.wire.line.close();
+        self.wire.state.close();
     }
 }
 
@@ -112,7 +113,7 @@ impl RedisLink {
         let begins =
             matches!(op, Op::Acquire(_) | Op::Resize { .. } | Op::CreateLatch { .. }) && encoding == Encoding::Pool;
         if begins && !self.lacks_for_pools.is_empty() {
-            return Err(fault::lacking_for_pools(&self.wire.line.at, &self.lacks_for_pools));
+            return Err(fault::lacking_for_pools(&self.wire.state.at, &self.lacks_for_pools));
         }
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! one script of at most [`NAMES`] names. The script serves every name in full, in the order of the requests.
 //!
 //! - A request joins a batch while at least three others are in flight. Otherwise it is sent at once, by its own script.
-//! - The driver sends what has joined with its next write. Any other request of the link sends it first. So the server gets
-//!   all requests in the order in which their futures were first polled.
+//! - The driver sends the joined requests with its next write. Before any other request of the link is sent, the joined
+//!   requests are sent. So the server gets all requests in the order in which their futures were first polled.
 //! - In each turn, the driver delivers the replies of about a quarter of the requests in flight. These tasks send their
 //!   next requests while the rest waits. Otherwise client and server would idle in turn.
 //! - If the server refuses a batch, or does not know the script, each of its requests is sent alone, unless its caller is
@@ -41,7 +41,8 @@ pub(super) enum BatchReply {
     Short(u64),
     /// Any other reply.
     Full(String),
-    /// The server refused the batch or stopped its script, or the link is closed. The request is to be sent alone.
+    /// The request is to be sent alone: the server refused the batch, did not know its script or stopped it, or the batch
+    /// could not be built.
     SendAlone,
     /// The connection broke before the reply.
     Broken(RedisError),
@@ -165,7 +166,7 @@ impl Batches {
         let mut delivered = 0;
         loop {
             let mut state = self.lock();
-            if !state.sent.front_mut().is_some_and(Sent::has_reply) {
+            if !state.sent.front_mut().is_some_and(Sent::poll_reply) {
                 return true;
             }
             if delivered >= limit {
@@ -180,7 +181,7 @@ impl Batches {
             delivered += sent.batch.requests.len();
             if !sent.deliver() {
                 let rest = std::mem::take(&mut self.lock().sent);
-                disbelieve(rest);
+                deliver_garbled(rest);
                 return false;
             }
         }
@@ -197,7 +198,7 @@ impl Batches {
         drop(state);
         let mut sent = sent.into_iter();
         if !sent.by_ref().all(Sent::deliver) {
-            disbelieve(sent);
+            deliver_garbled(sent);
         }
         drop(unsent);
     }
@@ -237,12 +238,12 @@ impl Sent {
         let mut connection = connection.clone();
         let asking = async move { connection.send_packed_command(&command).await?.extract_error() };
         let mut sent = Self { asking: Box::pin(asking), reply: None, batch };
-        sent.has_reply();
+        sent.poll_reply();
         sent
     }
 
-    /// Returns whether the reply has come. The first call sends the command.
-    fn has_reply(&mut self) -> bool {
+    /// Polls the command. The first poll sends it. Returns whether the reply has come.
+    fn poll_reply(&mut self) -> bool {
         if self.reply.is_none() {
             let mut context = Context::from_waker(Waker::noop());
             if let Poll::Ready(reply) = pin!(unconstrained(self.asking.as_mut())).poll(&mut context) {
@@ -255,7 +256,7 @@ impl Sent {
     /// Delivers the reply, if it has come. Otherwise the receivers learn that the link is gone. Returns whether the reply
     /// makes sense.
     fn deliver(mut self) -> bool {
-        if self.batch.requests.is_empty() || !self.has_reply() {
+        if self.batch.requests.is_empty() || !self.poll_reply() {
             return true;
         }
         let (Some(reply), batch) = (self.reply, self.batch) else { return true };
@@ -292,7 +293,7 @@ impl Sent {
 
 /// After a reply that makes no sense, no later one is believed: it may be the reply to another batch. The store may have
 /// carried these batches out.
-fn disbelieve(sent: impl IntoIterator<Item = Sent>) {
+fn deliver_garbled(sent: impl IntoIterator<Item = Sent>) {
     sent.into_iter().for_each(|sent| deliver_all(sent.batch, || BatchReply::Garbled));
 }
 

@@ -13,7 +13,7 @@
 //! | `url.rs`, `named.rs` | URLs, and the files and secrets that they name |
 //! | `dial.rs`, `credentials.rs`, `tls.rs`, `sieve.rs` | how a connection is opened, and the bounds of a reply |
 //! | `handshake.rs` | the first exchange |
-//! | `wire.rs`, `gather.rs`, `link.rs`, `batch.rs` | how requests are sent, and when they are written |
+//! | `wire.rs`, `link_state.rs`, `gather.rs`, `link.rs`, `batch.rs` | how requests are sent, and when they are written |
 //! | `pool/` | names that have several grants at a time |
 //! | `node/` | the same for a node of a quorum |
 //!
@@ -38,6 +38,7 @@ mod inspection;
 mod keys;
 pub(crate) mod layout;
 mod link;
+mod link_state;
 mod many;
 #[cfg(leasehold_lab)]
 mod mutants;

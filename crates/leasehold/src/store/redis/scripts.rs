@@ -1,9 +1,10 @@
 //! The scripts: one table.
 //!
-//! A new script is a variant, a row and a Lua file here, and its arguments in `call.rs` or `node/call.rs`. Everything
-//! else takes what it needs from the row: which scripts are loaded (`handshake.rs`), which replies are believed
-//! (`reply.rs`), which rights are checked (`rights.rs`), and the server of the tests (`front` in leasehold-testkit). If a
-//! script calls a command that no other script calls, `rights.rs` gets that command, too.
+//! A new script is a variant, a row and a Lua file here, and its arguments in `call.rs` or `node/call.rs`. If it ends a
+//! grant or a wait, it is also listed in [`Script::may_precede_acquire`]. Everything else takes what it needs from the
+//! row: which scripts are loaded (`handshake.rs`), which replies are believed (`reply.rs`), which rights are checked
+//! (`rights.rs`), and the server of the tests (`front` in leasehold-testkit). If a script calls a command that no other
+//! script calls, `rights.rs` gets that command, too.
 
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
@@ -91,14 +92,14 @@ pub enum Script {
     NodeBegin,
 }
 
-/// Scripts that one connection uses: they are loaded into a server together.
+/// The scripts of one protocol. A connection to one Redis uses `Locks` and `Pools`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// Mutexes on one Redis.
+    /// Mutexes on one Redis. The first exchange loads all of them (`handshake.rs`).
     Locks,
-    /// Pools on one Redis: names of all other kinds. They are loaded when they are first used: see `wire.rs`.
+    /// Pools on one Redis: names of every kind but mutexes. They are loaded when the server misses one (`wire.rs`).
     Pools,
-    /// A node of a quorum.
+    /// A node of a quorum. The first exchange loads all of them.
     Node,
 }
 
@@ -230,6 +231,8 @@ const _: () = {
 };
 
 impl Script {
+    pub(super) const COUNT: usize = TABLE.len();
+
     /// Returns the path of its file, without `.lua`.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -266,8 +269,8 @@ impl Script {
         arguments.checked_sub(each * names).is_some_and(|arguments| alone.contains(&arguments))
     }
 
-    /// Whether it gives back what a client holds or waits for. An acquire may follow it on the same connection.
-    pub(super) fn gives_back(self) -> bool {
+    /// Whether a client may send it right before its own acquire of the same name, on the same connection.
+    pub(super) fn may_precede_acquire(self) -> bool {
         matches!(
             self,
             Self::Release
@@ -286,7 +289,7 @@ impl Script {
     }
 
     fn assembled(self) -> &'static Source {
-        static SOURCES: [OnceLock<Source>; TABLE.len()] = [const { OnceLock::new() }; TABLE.len()];
+        static SOURCES: [OnceLock<Source>; Script::COUNT] = [const { OnceLock::new() }; Script::COUNT];
         SOURCES[self as usize].get_or_init(|| {
             let Row { name, own, family, .. } = self.row();
             assemble(own, family.parts(), |text| patched(name, text))

@@ -214,7 +214,7 @@ fn bounds_of_locks_are_those_of_the_specification() {
     assert!(renew.contains(&usual), "part/prolong.lua has another range");
     let kept = format!("2 * lease + {})", limits::RETENTION_MS);
     assert!(renew.contains(&kept), "part/prolong.lua has another R");
-    let floor = format!(" / 3), {})", limits::LOOK_MAX_MS);
+    let floor = format!(" / 3), {})", limits::RECHECK_MAX_MS);
     assert!(settle.contains(&floor), "part/alive.lua has another floor");
     let long = format!("<= '{:08}'", limits::RETENTION_MS);
     assert!(release.contains(&long), "part/free.lua has another R");
@@ -260,6 +260,17 @@ fn a_question_stands_for_all_scripts_of_its_family() {
         assert_eq!(*sha, digest(text));
     }
     assert_ne!(Family::Locks.question().sha, Family::Node.question().sha);
+}
+
+/// Otherwise a client would be in its own way at a server that does not know the script.
+#[test]
+fn scripts_that_end_a_grant_or_a_wait_may_precede_an_acquire() {
+    let ends = |script: &Script| {
+        let verb = script.name().rsplit('/').next().unwrap_or_default();
+        ["release", "leave", "cool_down", "give_back"].contains(&verb)
+    };
+    assert_eq!(every_script().filter(ends).count(), 8);
+    assert!(every_script().all(|script| script.may_precede_acquire() == ends(&script)));
 }
 
 #[test]

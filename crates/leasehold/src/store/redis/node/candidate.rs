@@ -35,7 +35,7 @@ struct Opened(Wire);
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.0.line.close();
+        self.0.state.close();
     }
 }
 

@@ -18,9 +18,10 @@ use crate::store::redis::call::Call;
 use crate::store::redis::fault::{self, Asker};
 use crate::store::redis::handshake::{self, Greeted};
 use crate::store::redis::keys::Keys;
+use crate::store::redis::link_state::ChannelEvent;
 use crate::store::redis::scripts::Family;
 use crate::store::redis::url::Target;
-use crate::store::redis::wire::{Heard, Wire};
+use crate::store::redis::wire::Wire;
 use crate::store::{Fault, Progress};
 use crate::world::{Pending, World};
 
@@ -45,7 +46,7 @@ async fn greeted(target: &Target, charter: Charter, world: &Arc<dyn World>) -> R
     match greet(&mut wire, charter).await {
         Ok((run, marker)) => Ok((wire, run, marker)),
         Err(error) => {
-            wire.line.close();
+            wire.state.close();
             Err(error)
         }
     }
@@ -80,13 +81,13 @@ pub(super) async fn mark(wire: &Wire, call: Call, charter: Charter, run: &str) -
 /// Returns why a node has no marker of ours from now on.
 pub(super) fn refused(wire: &Wire, charter: Charter, said: Greeting) -> Error {
     match said {
-        Greeting::Unlike(other) => unlike(&wire.line.at, charter, other),
+        Greeting::Unlike(other) => unlike(&wire.state.at, charter, other),
         Greeting::Changed => Error::new(
             ErrorKind::InUse,
             format!(
                 "the Redis at {} was emptied or initialized by another program during the checks: run the command \
                  again",
-                wire.line.at
+                wire.state.at
             ),
         ),
         Greeting::Foreign(kind) => fault::foreign(&wire.keys.marker(), &kind).error(),
@@ -175,15 +176,15 @@ impl NodeLink for RedisNodeLink {
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let keys = self.wire.keys.clone();
-        let ear = move |heard: Heard<'_>| {
-            inbox(match heard {
-                Heard::Text(text) => reply::bell(&keys, session, text)
+        let handler = move |event: ChannelEvent<'_>| {
+            inbox(match event {
+                ChannelEvent::Text(text) => reply::bell(&keys, session, text)
                     .map_or(NodeMessage::Garbled, |(name, bell)| NodeMessage::Bell(name, bell)),
-                Heard::Garbled => NodeMessage::Garbled,
-                Heard::Detached => NodeMessage::Detached,
+                ChannelEvent::Garbled => NodeMessage::Garbled,
+                ChannelEvent::Detached => NodeMessage::Detached,
             });
         };
-        self.wire.attach(session, &*self.world, Arc::new(ear))
+        self.wire.attach(session, &*self.world, Arc::new(handler))
     }
 
     fn quarantine_until_us(&self) -> u64 {
@@ -203,18 +204,18 @@ impl NodeLink for RedisNodeLink {
     }
 
     fn check_driven(&self) -> Progress {
-        self.wire.line.check_driven()
+        self.wire.state.check_driven()
     }
 
     fn has_unsent(&self) -> bool {
-        self.wire.line.has_unsent()
+        self.wire.state.has_unsent()
     }
 
     fn is_closed(&self) -> bool {
-        self.wire.line.is_closed()
+        self.wire.state.is_closed()
     }
 
     fn close(&self) {
-        self.wire.line.close();
+        self.wire.state.close();
     }
 }

@@ -4,7 +4,7 @@ local sub, field = string.sub, 'g' .. string.sub(ARGV[1], ID.public)
 local got = redis.pcall('HMGET', KEYS[1], 'r', 'q', field)
 local record = got[1]
 if not record and not got.err and sub(ARGV[3], POOL.kind) ~= 'M' and redis.call('EXISTS', KEYS[1]) == 0 then
-  -- A new name: its record is written without a look at one.
+  -- A new name: its record is written, and none is read.
   local units, end_us = sub(share, SHARE.units) + 0, now + ARGV[2] * 1000
   if units > 0 and units <= sub(ARGV[3], POOL.limit) + 0 then
     local keep = end_us + ARGV[2] * 1000 + 60000000
