@@ -162,3 +162,33 @@ pub(crate) fn is_minder(pid: Pid) -> bool {
 pub(crate) fn is_alive(pid: Pid) -> bool {
     field(pid.as_raw_nonzero().get(), 0).is_some_and(|state| state != "Z" && state != "X")
 }
+
+/// How far a KILL of a process has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KillState {
+    /// The process may run code of its own.
+    None,
+    /// The process runs no code of its own any more. It has not ended: it may wait for a processor or for a disk.
+    Pending,
+    Ended,
+}
+
+pub(crate) fn kill_state(pid: i32) -> KillState {
+    const KILL: u64 = 1 << (9 - 1);
+    const EXITING: u64 = 0x4;
+    let Some(state) = field(pid, 0).filter(|state| state != "Z" && state != "X") else { return KillState::Ended };
+    let flags: u64 = field(pid, 6).and_then(|flags| flags.parse().ok()).unwrap_or_default();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let pending = status.lines().filter_map(|line| {
+        let mask = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    });
+    let is_killed = pending.fold(0, |all, mask| all | mask) & KILL != 0 || flags & EXITING != 0;
+    println!("process {pid} is in state {state}, with flags {flags:#x}: killed {is_killed}");
+    match is_killed {
+        true => KillState::Pending,
+        // It may have ended between the two reads.
+        false if !is_alive(Pid::from_raw(pid).expect("a process")) => KillState::Ended,
+        false => KillState::None,
+    }
+}

@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_testkit::{boottime_us, wait_until};
-use rustix::process::Pid;
 
-use crate::bench::is_alive;
+use crate::bench::{KillState, kill_state};
 
 const FILE: &str = "LEASEHOLD_WORKER_FILE";
 /// The longest life of a worker that nothing ends.
@@ -106,7 +105,8 @@ impl Life {
         let last = self.last().expect("it had begun");
         assert!(last.boot_us < granted_us, "{last:?} is alive after {granted_us}");
         assert!(last.wall_us < token, "{last:?} is alive after the grant {token}");
-        assert!(!is_alive(Pid::from_raw(last.pid).unwrap()), "{last:?} still exists");
+        let ended = kill_state(last.pid);
+        assert_ne!(ended, KillState::None, "{last:?} can run after {granted_us}, at {}", boottime_us());
         last
     }
 
