@@ -1,14 +1,14 @@
 //! Requests and messages that cross a release: they are sent on other connections, and arrive in any order.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::seam::node::NoVote;
 use leasehold::seam::{Fault, Guess, Link, Real, error};
 use leasehold::{ErrorKind, Guard, Leasehold, Released};
-use leasehold_spec::node::{Bell, Request, Rings};
+use leasehold_spec::node::{Bell, Charter, Request, Rings, Said, Vote};
 use leasehold_spec::{Contention, From, GrantId, GrantState, Op, Outcome, Renew, Token};
 use leasehold_testkit::voters::{Mood, Voter, Voters};
 use leasehold_testkit::wait_until;
@@ -265,5 +265,36 @@ async fn a_fill_whose_reply_is_lost_goes_back() {
     nodes[2].lose_delayed_replies();
     nodes[2].send_delayed();
     wait_until("the third node is filled", SOON, || voters.nodes[2].record("a").highest >= token);
+    wait_until("no vote stays", SOON, || token_voted_for(&voters.nodes[2]).is_none());
+}
+
+/// The connection of a renewal breaks, and the release is sent on another one. The node stands still meanwhile, and reads
+/// the release before the renewal, which fills it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fill_that_comes_after_a_broken_connection_goes_back() {
+    let voters = voters(3);
+    let (nodes, link, lane) = link_and_lane(&voters).await;
+    let sent = Arc::new(Mutex::new(None));
+    let breaks = {
+        let sent = Arc::clone(&sent);
+        move |request: &Request| {
+            if let Request::Renew(renewal) = request {
+                *sent.lock().unwrap() = Some(renewal.clone());
+            }
+            let is_for_vote = matches!(request, Request::Ask(_) | Request::Renew(_));
+            is_for_vote.then(|| NoVote::Fault(Fault::Gone(error(ErrorKind::Unreachable, "the connection broke"))))
+        }
+    };
+    nodes[2].says(breaks);
+    let token = granted_to(&lane).await;
+    let not_after_us = Real::world().now_us() + 1_000_000;
+    let renew = Renew { id: ID, token, from: From::Now, lease_ms: LEASE_MS, not_after_us };
+    apply(&link, &Op::Renew(renew)).await;
+    release(&lane, token).await;
+    let renewal = sent.lock().unwrap().take().expect("the third node was asked");
+    let other = voters.seats()[2].open(Charter { nodes: 3, max_lease_ms: LEASE_MS }).await.unwrap();
+    let filled = other.renew(&[(name(), renewal)]).await;
+    assert!(matches!(&filled[..], [Ok(Vote { said: Said::Filled { .. }, .. })]), "{filled:?}");
+    assert_eq!(token_voted_for(&voters.nodes[2]), Some(token));
     wait_until("no vote stays", SOON, || token_voted_for(&voters.nodes[2]).is_none());
 }

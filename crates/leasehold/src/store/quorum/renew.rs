@@ -60,33 +60,39 @@ pub(super) async fn renew(links: Arc<Links>, batch: Vec<(Name, Renew)>) -> Vec<R
 fn renew_at(links: &Arc<Links>, node: usize, batch: &[(Name, Renew)]) -> Option<Pending<Vec<Ballot>>> {
     let link = links.to(node)?;
     let now_us = links.now_us();
+    // After this time the caller has given up. A later renewal could follow the release on another connection, and would
+    // fill the node for no holder.
+    let latest_us = now_us + WITHIN_MAX_US.max(links.shared.timeout_us(u64::MAX));
     let renewals: Vec<_> =
-        batch.iter().map(|(name, renew)| (name.clone(), renewal(links, node, renew, now_us))).collect();
+        batch.iter().map(|(name, renew)| (name.clone(), renewal(links, node, renew, (now_us, latest_us)))).collect();
     let (links, renewing) = (Arc::clone(links), link.renew(&renewals));
     Some(Box::pin(async move {
         let sent_us = links.now_us();
         let answers = renewing.await;
+        let mut lost = Vec::new();
         let each = renewals.iter().zip(answers);
-        each.map(|((name, renewal), answer)| {
-            let may_be_filled = match &answer {
+        let ballots = each.map(|((name, renewal), answer)| {
+            match &answer {
                 Ok(Vote { said: Said::Filled { .. }, .. }) => {
                     hit(Mark::NodeFilled);
-                    true
+                    return_fill_if_over(&links, node, name, renewal);
                 }
-                Ok(_) | Err(NoVote::Abstains(_)) => false,
-                Err(NoVote::Fault(_)) => renewal.fill.is_some() && !is_on(Mutant::QForgetsLostVote),
-            };
-            if may_be_filled {
-                return_fill_if_over(&links, node, name, renewal);
+                Err(NoVote::Fault(_)) if renewal.fill.is_some() && !is_on(Mutant::QForgetsLostVote) => {
+                    return_fill_if_over(&links, node, name, renewal);
+                    lost.push((name.clone(), renewal.clone()));
+                }
+                Ok(_) | Err(_) => {}
             }
             let vote_of = Some((renewal.id, renewal.token));
             Reply { links: &links, node, link: &link, name, vote_of, sent_us }.accept(answer)
-        })
-        .collect()
+        });
+        let ballots = ballots.collect();
+        return_late_fills(&links, node, lost, latest_us);
+        ballots
     }))
 }
 
-fn renewal(links: &Links, node: usize, renew: &Renew, now_us: u64) -> Renewal {
+fn renewal(links: &Links, node: usize, renew: &Renew, (now_us, latest_us): (u64, u64)) -> Renewal {
     let shared = &links.shared;
     let held = {
         let mut attempts = shared.attempts();
@@ -94,9 +100,6 @@ fn renewal(links: &Links, node: usize, renew: &Renew, now_us: u64) -> Renewal {
         attempts.renew(&renew.id, renew.token, now_us).cloned()
     };
     let (range, fill) = held.map_or((1, None), |held| (held.range, Some(held.label)));
-    // After this time the caller has given up. A later renewal could follow the release on another connection, and would
-    // fill the node for no holder.
-    let latest_us = now_us + WITHIN_MAX_US.max(shared.timeout_us(u64::MAX));
     let not_after_us = shared.members[node].time_at(renew.not_after_us.min(latest_us), now_us).unwrap_or(0);
     // A node that forgets the lease is in quarantine for no longer than the longest lease.
     let lease_ms = renew.lease_ms.min(shared.charter.max_lease_ms);
@@ -111,6 +114,21 @@ fn return_fill_if_over(links: &Arc<Links>, node: usize, name: &Name, renewal: &R
         hit(Mark::FillReturned);
         give_back::at_node(links, node, name, renewal.id, renewal.token);
     }
+}
+
+/// Does the same once more for renewals whose replies are lost, when the node refuses them as late. The node may stand still:
+/// then the release arrives on a new connection, and the node reads the renewal on the old one after that.
+fn return_late_fills(links: &Arc<Links>, node: usize, lost: Vec<(Name, Renewal)>, latest_us: u64) {
+    if lost.is_empty() {
+        return;
+    }
+    let (shared, links) = (Arc::clone(&links.shared), Arc::clone(links));
+    let late_us = latest_us + shared.timeout_us(u64::MAX);
+    shared.timers.run_at_home(Box::pin(async move {
+        links.shared.timers.at(late_us).await;
+        let links = if links.is_closed() { links.home() } else { links };
+        lost.iter().for_each(|(name, renewal)| return_fill_if_over(&links, node, name, renewal));
+    }));
 }
 
 fn conclude(links: &Arc<Links>, name: &Name, renew: &Renew, tally: &Tally, begun_us: u64) -> Result<Answer, Fault> {
