@@ -116,8 +116,8 @@ fn return_fill_if_over(links: &Arc<Links>, node: usize, name: &Name, renewal: &R
     }
 }
 
-/// Does the same once more for renewals whose replies are lost, when the node refuses them as late. The node may stand still:
-/// then the release arrives on a new connection, and the node reads the renewal on the old one after that.
+/// Does the same once more for renewals whose replies are lost, when the node refuses them as late. The node may stand
+/// still: then the release arrives on a new connection, and the node reads the renewal on the old one after that.
 fn return_late_fills(links: &Arc<Links>, node: usize, lost: Vec<(Name, Renewal)>, latest_us: u64) {
     if lost.is_empty() {
         return;
