@@ -170,6 +170,7 @@ fn keep_time(links: &Arc<Links>) {
         (Some(links), Due::AskAgain(id, alarm)) => queue::alarm(&links, &id, alarm),
         (Some(links), Due::PauseOver(name, id)) => release::end_pause(&links, &name, id),
         (Some(links), Due::AskOthers { name, id, lease_ms }) => acquire::ask_others(&links, &name, id, lease_ms),
+        (Some(links), Due::LateFills { node, renewals }) => renew::return_fills_if_over(&links, node, &renewals),
         (None, _) => {}
     };
     drop(links.shared.world.spawn(Box::pin(timers.keep(world, is_over, handle))));

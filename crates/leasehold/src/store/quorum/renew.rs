@@ -17,6 +17,7 @@ use super::give_back;
 use super::links::Links;
 use super::node::NoVote;
 use super::tally::{Ballot, RenewResult, Tally};
+use super::timers::Due;
 use crate::store::Fault;
 use crate::world::Pending;
 
@@ -87,7 +88,10 @@ fn renew_at(links: &Arc<Links>, node: usize, batch: &[(Name, Renew)]) -> Option<
             Reply { links: &links, node, link: &link, name, vote_of, sent_us }.accept(answer)
         });
         let ballots = ballots.collect();
-        return_late_fills(&links, node, lost, latest_us);
+        if !lost.is_empty() {
+            let late_us = latest_us + links.shared.timeout_us(u64::MAX);
+            links.shared.timers.handle_at(late_us, Due::LateFills { node, renewals: lost });
+        }
         ballots
     }))
 }
@@ -116,19 +120,10 @@ fn return_fill_if_over(links: &Arc<Links>, node: usize, name: &Name, renewal: &R
     }
 }
 
-/// Does the same once more for renewals whose replies are lost, when the node refuses them as late. The node may stand
-/// still: then the release arrives on a new connection, and the node reads the renewal on the old one after that.
-fn return_late_fills(links: &Arc<Links>, node: usize, lost: Vec<(Name, Renewal)>, latest_us: u64) {
-    if lost.is_empty() {
-        return;
-    }
-    let (shared, links) = (Arc::clone(&links.shared), Arc::clone(links));
-    let late_us = latest_us + shared.timeout_us(u64::MAX);
-    shared.timers.run_at_home(Box::pin(async move {
-        links.shared.timers.at(late_us).await;
-        let links = if links.is_closed() { links.home() } else { links };
-        lost.iter().for_each(|(name, renewal)| return_fill_if_over(&links, node, name, renewal));
-    }));
+/// Does the same for renewals whose replies were lost, once the node refuses them as late. The node may have stood still:
+/// then the release arrives on a new connection, and the node reads the renewal on the old one after that.
+pub(super) fn return_fills_if_over(links: &Arc<Links>, node: usize, renewals: &[(Name, Renewal)]) {
+    renewals.iter().for_each(|(name, renewal)| return_fill_if_over(links, node, name, renewal));
 }
 
 fn conclude(links: &Arc<Links>, name: &Name, renew: &Renew, tally: &Tally, begun_us: u64) -> Result<Answer, Fault> {

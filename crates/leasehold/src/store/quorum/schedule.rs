@@ -5,6 +5,7 @@ use leasehold_spec::mark::{Mark, hit};
 
 use super::shared::Shared;
 use super::tally::Refusal;
+use super::timers::Due;
 
 /// When to ask again if too few nodes vote.
 const TOO_FEW_US: u64 = 250_000;
@@ -67,7 +68,7 @@ pub(super) fn schedule(shared: &Shared, id: &GrantId, end: RoundEnd) {
 pub(super) fn set_alarm(shared: &Shared, id: &GrantId, at_us: u64) {
     if let Some(waiting) = shared.attempts().waiting(id) {
         waiting.alarm += 1;
-        shared.timers.ask_again_at(at_us, *id, waiting.alarm);
+        shared.timers.handle_at(at_us, Due::AskAgain(*id, waiting.alarm));
     }
 }
 

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::node::Renewal;
 use leasehold_spec::{GrantId, Name};
 use tokio::sync::{Notify, oneshot};
 
@@ -75,6 +76,8 @@ pub(super) enum Due {
     PauseOver(Name, GrantId),
     /// This attempt was granted by a bare majority, and has held for long.
     AskOthers { name: Name, id: GrantId, lease_ms: u64 },
+    /// This node refuses these renewals as late from now on. Their replies were lost: each may have filled the node.
+    LateFills { node: usize, renewals: Vec<(Name, Renewal)> },
 }
 
 impl Timers {
@@ -91,11 +94,12 @@ impl Timers {
         }
     }
 
-    pub(super) fn ask_again_at(&self, at_us: u64, id: GrantId, alarm: u64) {
-        self.add(at_us, Action::Due(Due::AskAgain(id, alarm)));
+    /// The session's link handles this event at that time.
+    pub(super) fn handle_at(&self, at_us: u64, due: Due) {
+        self.add(at_us, Action::Due(due));
     }
 
-    /// The session's link handles this event at that time, unless the alarm is dropped before.
+    /// The same, unless the alarm is dropped before.
     pub(super) fn due_at(self: &Arc<Self>, at_us: u64, due: Due) -> Alarm {
         self.alarm(at_us, Action::Due(due))
     }
