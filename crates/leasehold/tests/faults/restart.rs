@@ -122,28 +122,3 @@ async fn one_of_many_requests_brings_their_script() {
     let sources = harness.proxy.seen().count("EVAL");
     assert!((1..=2).contains(&sources), "{sources} requests brought their script");
 }
-
-/// The first request that misses a script is given up before its script is sent. The others do not rely on it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_that_are_given_up_do_not_keep_a_script_from_others() {
-    let harness = Harness::new();
-    let client = harness.through(Duration::from_secs(30)).await;
-    for round in 0..50 {
-        let semaphore = client.semaphore(round.to_string(), 3);
-        let tries: Vec<_> = (0..3)
-            .map(|_| {
-                let semaphore = semaphore.clone();
-                tokio::spawn(async move { semaphore.acquire().await.unwrap() })
-            })
-            .collect();
-        tokio::task::yield_now().await;
-        tries[0].abort();
-        for acquired in tries {
-            match within(PROMPT, "the permit", acquired).await {
-                Ok(permit) => assert_eq!(permit.release().await.unwrap(), Released::Released),
-                Err(error) => assert!(error.is_cancelled(), "{error}"),
-            }
-        }
-        assert_eq!(harness.server.command(&["SCRIPT", "FLUSH"]), Value::Status("OK".into()));
-    }
-}
